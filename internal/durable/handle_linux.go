@@ -1,0 +1,106 @@
+package durable
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// handle does every step relative to the folder's descriptor: one look-up of the
+// path, and a folder that is moved or replaced meanwhile never gets half of a
+// write.
+type handle struct {
+	f    *os.File
+	conn syscall.RawConn
+}
+
+func openHandle(path string) (handle, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return handle{}, err
+	}
+	conn, err := f.SyscallConn()
+	if err != nil {
+		f.Close()
+		return handle{}, err
+	}
+	return handle{f: f, conn: conn}, nil
+}
+
+func (h *handle) close() error { return h.f.Close() }
+
+func (h *handle) sync() error { return h.f.Sync() }
+
+// do calls f with the descriptor, which stays open meanwhile, again after EINTR.
+func (h *handle) do(f func(fd int) error) (err error) {
+	closed := h.conn.Control(func(fd uintptr) {
+		for {
+			if err = f(int(fd)); err != unix.EINTR {
+				return
+			}
+		}
+	})
+	if closed != nil {
+		return fs.ErrClosed
+	}
+	return err
+}
+
+// create opens a new file for writing.
+func (h *handle) create(name string) (*os.File, error) {
+	var file int
+	err := h.do(func(dir int) (err error) {
+		file, err = unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(file), name), nil
+}
+
+// replace renames, in place of what has the new name.
+func (h *handle) replace(from, name string) error {
+	return h.do(func(dir int) error { return unix.Renameat(dir, from, dir, name) })
+}
+
+// move renames into a folder, never in place of anything; linked says that the
+// file has both names and the old one is the caller's to remove.
+func (h *handle) move(from string, to *handle, name string) (linked bool, err error) {
+	err = h.do(func(dir int) error {
+		return to.do(func(target int) error {
+			err := unix.Renameat2(dir, from, target, name, unix.RENAME_NOREPLACE)
+			if err != unix.EINVAL && err != unix.ENOSYS {
+				return err
+			}
+			// NFS, 9p and some FUSE file systems do not know the flag. A hard link
+			// does not replace either.
+			err = unix.Linkat(dir, from, target, name, 0)
+			linked = err == nil
+			return err
+		})
+	})
+	return linked, err
+}
+
+func (h *handle) remove(name string) error {
+	return h.do(func(dir int) error { return unix.Unlinkat(dir, name, 0) })
+}
+
+// names lists the folder through a descriptor of its own: the position of a
+// listing belongs to the descriptor.
+func (h *handle) names() ([]string, error) {
+	var fd int
+	err := h.do(func(dir int) (err error) {
+		fd, err = unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), ".")
+	defer f.Close()
+	return f.Readdirnames(-1)
+}
