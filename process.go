@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -225,3 +226,6 @@ func hostID() string {
 	}
 	return name
 }
+
+// isGone reports whether err says that there is no such process.
+func isGone(err error) bool { return errors.Is(err, procscan.ErrGone) }

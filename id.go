@@ -1,0 +1,60 @@
+package ledger
+
+import (
+	"crypto/rand"
+	"fmt"
+	"hash/fnv"
+	"math/big"
+	"strings"
+	"time"
+)
+
+// maxID is the longest plain id, in bytes.
+const maxID = 128
+
+// isPlainID reports whether id can be a file's name and nothing else:
+// [A-Za-z0-9][A-Za-z0-9._-]{0,127} without ".." and without a final ".lock". Ids come
+// from files and environments, so all of them are checked before they become a path.
+func isPlainID(id string) bool {
+	if id == "" || len(id) > maxID || strings.Contains(id, "..") || strings.HasSuffix(id, ".lock") {
+		return false
+	}
+	for i := range len(id) {
+		switch c := id[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case i > 0 && (c == '.' || c == '_' || c == '-'):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func checkID(id string) error {
+	if !isPlainID(id) {
+		return fmt.Errorf("ledger: %w: %.140q is no ledger id", ErrInvalid, id)
+	}
+	return nil
+}
+
+// NewID mints a ledger id, <runtime>-<YYYYMMDD>T<hhmmss>Z-<6 digits>. Launchers that
+// need the id before the row mint it so; [Store.Create] does it by itself otherwise,
+// and mints again where the id is taken.
+//
+// The error is [ErrInvalid] for a runtime whose name cannot be part of an id.
+func NewID(runtime string, at time.Time) (string, error) {
+	n, err := rand.Int(rand.Reader, big.NewInt(1e6))
+	if err != nil {
+		return "", err
+	}
+	id := fmt.Sprintf("%s-%s-%06d", runtime, at.UTC().Format("20060102T150405Z"), n)
+	return id, checkID(id)
+}
+
+// stripe maps a name to one of the 256 lock files of a kind: FNV-1a 64 modulo 256.
+// Pinned: two versions that differ would not exclude each other.
+func stripe(name string) string {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return fmt.Sprintf("%03d", h.Sum64()%256)
+}

@@ -1,0 +1,245 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/sessionledger/ledger/internal/durable"
+	"github.com/sessionledger/ledger/internal/flock"
+	"github.com/sessionledger/ledger/internal/folder"
+)
+
+// Clock tells the time. One that also has a method BootSeconds() (int64, error) tells
+// the boot clock too: seconds since boot, suspended time included.
+type Clock interface{ Now() time.Time }
+
+// Options of a [Store]. The zero value, and nil, are the defaults.
+type Options struct {
+	Clock    Clock         // nil: the machine's
+	ProcFS   string        // where proc is mounted; "": /proc
+	Home     string        // "": the user's home folder
+	Logger   *slog.Logger  // nil: silent
+	LockWait time.Duration // longest wait for a lock where the context has no deadline; 0: 10 s
+}
+
+// Store is a ledger on disk. It is safe for concurrent use by any number of goroutines
+// and processes. Between calls it holds no lock, and no descriptor but those of the folders
+// that it has written to.
+//
+// Every method that waits obeys its context. Without a deadline, a lock is waited for
+// no longer than Options.LockWait.
+type Store struct {
+	root     string
+	clock    Clock
+	home     string
+	logger   *slog.Logger
+	lockWait time.Duration
+	procs    *table
+	rows     *flock.Set // locks/
+	passes   *flock.Set // locks of whole passes, in the root itself
+	cache    cache
+	folders  folders
+	closed   context.Context
+	close    context.CancelFunc
+	tag      func() string
+}
+
+const (
+	dirSessions = "sessions"
+	dirFinished = "sessions/finished"
+	dirLocks    = "locks"
+	dirClaims   = "claims"
+	dirDamaged  = "damaged"
+)
+
+const (
+	maxRow       = 1 << 20   // a larger file is a damaged row
+	maxUpdate    = 768 << 10 // an embedder's write leaves room for the transitions to come
+	defaultWait  = 10 * time.Second
+	rowExtension = ".json"
+)
+
+// Open opens the ledger in dir and creates the folder, mode 0700, where it is missing.
+// The empty string is the default: $AGENT_SESSIONS_DIR, else
+// $XDG_STATE_HOME/agent-sessions, else ~/.local/state/agent-sessions. Open deletes
+// nothing and writes no row. On a file system that is mounted read-only, reading works
+// and every write fails with EROFS.
+//
+// The error is [ErrInsecureRoot] where dir is a symlink or no folder, belongs to another
+// user, or is writable by group or others and cannot be tightened.
+func Open(dir string, opts *Options) (*Store, error) {
+	if err := checkCodec(); err != nil {
+		return nil, err
+	}
+	o := Options{}
+	if opts != nil {
+		o = *opts
+	}
+	root, home, err := resolveRoot(dir, o.Home)
+	if err != nil {
+		return nil, err
+	}
+	if err := makeRoot(root); err != nil {
+		return nil, err
+	}
+	s := &Store{
+		root:     root,
+		clock:    o.Clock,
+		home:     home,
+		logger:   o.Logger,
+		lockWait: cmp.Or(o.LockWait, defaultWait),
+		procs:    newTable(o.ProcFS),
+		rows:     flock.NewSet(filepath.Join(root, dirLocks), o.ProcFS),
+		passes:   flock.NewSet(root, o.ProcFS),
+	}
+	if s.clock == nil {
+		s.clock = machineClock{}
+	}
+	if s.logger == nil {
+		s.logger = slog.New(slog.DiscardHandler)
+	}
+	s.closed, s.close = context.WithCancel(context.Background())
+	s.tag = sync.OnceValue(s.writerTag)
+	return s, nil
+}
+
+// Close ends the use of the store: later calls fail with [fs.ErrClosed]. It writes
+// nothing and removes nothing.
+func (s *Store) Close() error {
+	s.close()
+	s.folders.mu.Lock()
+	defer s.folders.mu.Unlock()
+	var errs []error
+	for sub, w := range s.folders.open {
+		errs = append(errs, w.dir.Close())
+		delete(s.folders.open, sub)
+	}
+	return errors.Join(errs...)
+}
+
+// Dir returns the ledger's folder as an absolute path.
+func (s *Store) Dir() string { return s.root }
+
+// begin checks what every call checks first.
+func (s *Store) begin(ctx context.Context) error {
+	if s.closed.Err() != nil {
+		return fmt.Errorf("ledger: store: %w", fs.ErrClosed)
+	}
+	return ctx.Err()
+}
+
+// now is the time as rows store it.
+func (s *Store) now() time.Time { return s.clock.Now().UTC().Truncate(time.Second) }
+
+type machineClock struct{}
+
+func (machineClock) Now() time.Time { return time.Now() }
+
+// bootSeconds reads the boot clock: the injected one where there is one.
+func (s *Store) bootSeconds() (int64, error) {
+	if b, ok := s.clock.(interface{ BootSeconds() (int64, error) }); ok {
+		return b.BootSeconds()
+	}
+	return s.procs.sys.BootSeconds()
+}
+
+// resolveRoot applies the defaults. The home folder is needed only where nothing else
+// names the root, and may be unknown elsewhere.
+func resolveRoot(dir, home string) (root, userHome string, err error) {
+	if home == "" {
+		home, err = os.UserHomeDir()
+	}
+	switch {
+	case dir != "":
+	case os.Getenv("AGENT_SESSIONS_DIR") != "":
+		dir = os.Getenv("AGENT_SESSIONS_DIR")
+	// The XDG specification has relative paths ignored.
+	case filepath.IsAbs(os.Getenv("XDG_STATE_HOME")):
+		dir = filepath.Join(os.Getenv("XDG_STATE_HOME"), "agent-sessions")
+	case home != "":
+		dir = filepath.Join(home, ".local", "state", "agent-sessions")
+	default:
+		return "", "", fmt.Errorf("ledger: no folder given, and no home folder to find the default in: %w", err)
+	}
+	root, err = filepath.Abs(dir)
+	return root, home, err
+}
+
+func makeRoot(root string) error {
+	_, err := os.Lstat(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = durable.MkdirAll(root, 0o700)
+	}
+	if err == nil {
+		err = folder.Secure(root)
+	}
+	if errors.Is(err, folder.ErrInsecure) {
+		return fmt.Errorf("%w: %w", ErrInsecureRoot, err)
+	}
+	if err != nil {
+		return fmt.Errorf("ledger: open: %w", err)
+	}
+	return nil
+}
+
+// path joins names below the root.
+func (s *Store) path(names ...string) string {
+	return filepath.Join(append([]string{s.root}, names...)...)
+}
+
+// open opens one of the ledger's folders for reading. The error is fs.ErrNotExist for
+// one that was never needed.
+func (s *Store) open(sub string) (*folder.Folder, error) { return folder.Open(s.path(sub)) }
+
+// folders holds the folders that were written to, so that writers at the same time share
+// the sync of their folder.
+type folders struct {
+	mu   sync.Mutex
+	open map[string]writable
+}
+
+type writable struct {
+	dir  *durable.Dir
+	info fs.FileInfo
+}
+
+// dir returns one of the ledger's folders for writing, and makes it first where it is
+// missing. A folder that was replaced since it was opened is opened anew.
+func (s *Store) dir(sub string) (*durable.Dir, error) {
+	s.folders.mu.Lock()
+	defer s.folders.mu.Unlock()
+	path := s.path(sub)
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = durable.MkdirAll(path, 0o700); err == nil {
+			info, err = os.Lstat(path)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if w, ok := s.folders.open[sub]; ok && os.SameFile(w.info, info) {
+		return w.dir, nil
+	}
+	if err := s.closed.Err(); err != nil {
+		return nil, fs.ErrClosed
+	}
+	d, err := durable.OpenDir(path)
+	if err != nil {
+		return nil, err
+	}
+	if s.folders.open == nil {
+		s.folders.open = map[string]writable{}
+	}
+	// One that was replaced may be in use still: it is closed when nobody holds it.
+	s.folders.open[sub] = writable{d, info}
+	return d, nil
+}

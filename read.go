@@ -1,0 +1,304 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sessionledger/ledger/internal/folder"
+)
+
+// Get returns the row id, open or finished. It takes no lock.
+//
+// The error is [ErrNotFound], [ErrInvalid] for what is no plain id, or a *[DamagedError].
+func (s *Store) Get(ctx context.Context, id string) (Entry, error) {
+	if err := s.begin(ctx); err != nil {
+		return Entry{}, err
+	}
+	if err := checkID(id); err != nil {
+		return Entry{}, err
+	}
+	r, _, err := s.lookUp(id)
+	if err != nil {
+		return Entry{}, err
+	}
+	if r.err != nil {
+		return Entry{}, r.err
+	}
+	return r.entry.clone(), nil
+}
+
+// Entries yields every row, open ones first, each as one whole generation. It takes no
+// lock. A row that cannot be trusted yields a *[DamagedError] and the iteration goes on;
+// any other error ends it. A row that is written, filed or removed meanwhile is yielded
+// at most once.
+func (s *Store) Entries(ctx context.Context) iter.Seq2[Entry, error] {
+	return s.each(ctx, dirSessions, dirFinished)
+}
+
+// OpenEntries is [Store.Entries] for the rows that are not finished. Finished rows that
+// were filed away cost it nothing, whatever their number.
+func (s *Store) OpenEntries(ctx context.Context) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for e, err := range s.each(ctx, dirSessions) {
+			if err == nil && !e.IsOpen() {
+				continue
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// each yields the rows of the named folders in turn. The order matters: a row can move
+// from sessions to finished meanwhile, never back.
+func (s *Store) each(ctx context.Context, subs ...string) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		if err := s.begin(ctx); err != nil {
+			yield(Entry{}, err)
+			return
+		}
+		seen := map[string]bool{}
+		for i, sub := range subs {
+			_, err := s.scan(ctx, sub, func(name string, r *row) bool {
+				if seen[name] {
+					return true
+				}
+				if i < len(subs)-1 {
+					seen[name] = true
+				}
+				if r.err != nil {
+					return yield(Entry{}, r.err)
+				}
+				return yield(r.entry.clone(), nil)
+			})
+			if err == errStopped {
+				return
+			}
+			if err != nil {
+				yield(Entry{}, err)
+				return
+			}
+		}
+	}
+}
+
+// row is one generation of a row's file, decoded, or why it cannot be. It is shared by
+// the cache and all readers, and never changed.
+type row struct {
+	stamp folder.Stamp
+	entry Entry
+	err   error // a *DamagedError, or nil
+}
+
+// cache holds the rows of sessions/ as they were last read. Those of finished/ are not
+// kept: their number has no bound.
+type cache struct {
+	mu   sync.RWMutex
+	rows map[string]*row
+}
+
+func (c *cache) get(name string) *row {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.rows[name]
+}
+
+func (c *cache) put(name string, r *row) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rows == nil {
+		c.rows = map[string]*row{}
+	}
+	c.rows[name] = r
+}
+
+// keep forgets all rows but the named ones.
+func (c *cache) keep(names map[string]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.rows, func(name string, _ *row) bool { return !names[name] })
+}
+
+// cacheAge is how old a file must be before what was read of it is kept: a file system's
+// clock is coarse, and two writes within one of its ticks can leave the same stamp.
+const cacheAge = time.Second
+
+// read reads one row's file. The error is fs.ErrNotExist, or one that concerns the whole
+// store; what concerns the row alone is in the row.
+func (s *Store) read(f *folder.Folder, name string, warm bool) (*row, error) {
+	var known folder.Stamp
+	var cached *row
+	if warm {
+		if cached = s.cache.get(name); cached != nil {
+			known = cached.stamp
+		}
+	}
+	data, stamp, err := f.Read(name, maxRow, known)
+	if cached != nil && err == nil && stamp == known {
+		return cached, nil
+	}
+	r := &row{stamp: stamp}
+	id := strings.TrimSuffix(name, rowExtension)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), isExhausted(err):
+		return nil, err
+	case err == nil && !isPlainID(id):
+		err = errors.New("its name is no ledger id")
+	case err == nil:
+		if r.entry, err = decodeEntry(data); err == nil && r.entry.LedgerID != id {
+			err = fmt.Errorf("holds the row %.140q", r.entry.LedgerID)
+		}
+	}
+	if err != nil {
+		r.entry, r.err = Entry{}, &DamagedError{ID: id, Path: f.Path() + "/" + name, Err: err}
+	}
+	if warm && stamp != (folder.Stamp{}) && time.Since(time.Unix(0, max(stamp.Mtime, stamp.Ctime))) > cacheAge {
+		s.cache.put(name, r)
+	}
+	return r, nil
+}
+
+// isExhausted tells a lack of this process or machine from a fault of one row.
+func isExhausted(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
+}
+
+// lookUp finds the row id where it lies. The error is ErrNotFound.
+func (s *Store) lookUp(id string) (*row, string, error) {
+	for _, sub := range []string{dirSessions, dirFinished} {
+		f, err := s.open(sub)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, "", fmt.Errorf("ledger: look up %q: %w", id, err)
+		}
+		r, err := s.read(f, id+rowExtension, sub == dirSessions)
+		f.Close()
+		if err == nil {
+			return r, sub, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, "", fmt.Errorf("ledger: look up %q: %w", id, err)
+		}
+	}
+	return nil, "", fmt.Errorf("ledger: %w: %q", ErrNotFound, id)
+}
+
+// errStopped ends a scan whose caller has seen enough.
+var errStopped = errors.New("stopped")
+
+// scan reads the rows of one folder, on two cores where there are two, and hands them to
+// yield in the order of their names. complete says whether the listing is known to have
+// shown every row. A folder that does not exist has no rows.
+func (s *Store) scan(ctx context.Context, sub string, yield func(name string, r *row) bool) (complete bool, err error) {
+	f, err := s.open(sub)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("ledger: list: %w", err)
+	}
+	defer f.Close()
+	names, complete, err := rowNames(ctx, f)
+	if err != nil {
+		return false, fmt.Errorf("ledger: list: %w", err)
+	}
+	warm := sub == dirSessions
+	const chunk = 512
+	rows := make([]*row, min(chunk, len(names)))
+	for part := range slices.Chunk(names, chunk) {
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		if err := s.readAll(f, part, rows, warm); err != nil {
+			return false, fmt.Errorf("ledger: list: %w", err)
+		}
+		for i, name := range part {
+			if rows[i] != nil && !yield(name, rows[i]) {
+				return false, errStopped
+			}
+		}
+	}
+	if warm {
+		s.forget(names)
+	}
+	return complete, nil
+}
+
+// forget drops rows from the cache that a listing no longer shows.
+func (s *Store) forget(names []string) {
+	s.cache.mu.RLock()
+	cached := len(s.cache.rows)
+	s.cache.mu.RUnlock()
+	if cached <= len(names) {
+		return // what is superfluous is at most what is needed; the next listing settles it
+	}
+	listed := make(map[string]bool, len(names))
+	for _, name := range names {
+		listed[name] = true
+	}
+	s.cache.keep(listed)
+}
+
+// readAll fills rows with those of names; one that has vanished is nil.
+func (s *Store) readAll(f *folder.Folder, names []string, rows []*row, warm bool) error {
+	half := func(lo, hi int) (err error) {
+		for i := lo; i < hi; i++ {
+			if rows[i], err = s.read(f, names[i], warm); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(names) < 32 || runtime.GOMAXPROCS(0) < 2 {
+		return half(0, len(names))
+	}
+	second := make(chan error, 1)
+	go func() { second <- half(len(names)/2, len(names)) }()
+	return errors.Join(half(0, len(names)/2), <-second)
+}
+
+// listTries is how often a folder is listed again because it changed meanwhile.
+const listTries = 5
+
+// rowNames lists the files of a folder that are rows by their name, sorted. Some file
+// systems (btrfs) can hide a name from a listing during which it was renamed, so a
+// folder that changed meanwhile is listed again and the names are joined; complete is
+// false where it never stood still.
+func rowNames(ctx context.Context, f *folder.Folder) (names []string, complete bool, err error) {
+	for try := 0; try < listTries && !complete; try++ {
+		if err := ctx.Err(); err != nil {
+			return nil, false, err
+		}
+		before, err := f.Mtime()
+		if err != nil {
+			return nil, false, err
+		}
+		listed, err := f.Names()
+		if err != nil {
+			return nil, false, err
+		}
+		after, err := f.Mtime()
+		if err != nil {
+			return nil, false, err
+		}
+		complete = before.Equal(after)
+		names = append(names, slices.DeleteFunc(listed, func(name string) bool {
+			return !strings.HasSuffix(name, rowExtension)
+		})...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), complete, nil
+}
