@@ -203,18 +203,18 @@ var errStopped = errors.New("stopped")
 // yield in the order of their names. complete says whether the listing is known to have
 // shown every row. A folder that does not exist has no rows.
 func (s *Store) scan(ctx context.Context, sub string, yield func(name string, r *row) bool) (complete bool, err error) {
-	f, err := s.open(sub)
-	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil
+	names, complete, err := s.list(ctx, sub)
+	if err != nil {
+		return false, fmt.Errorf("ledger: list: %w", err)
 	}
+	if len(names) == 0 {
+		return complete, nil
+	}
+	f, err := s.open(sub)
 	if err != nil {
 		return false, fmt.Errorf("ledger: list: %w", err)
 	}
 	defer f.Close()
-	names, complete, err := rowNames(ctx, f)
-	if err != nil {
-		return false, fmt.Errorf("ledger: list: %w", err)
-	}
 	warm := sub == dirSessions
 	const chunk = 512
 	rows := make([]*row, min(chunk, len(names)))
@@ -272,6 +272,19 @@ func (s *Store) readAll(f *folder.Folder, names []string, rows []*row, warm bool
 
 // listTries is how often a folder is listed again because it changed meanwhile.
 const listTries = 5
+
+// list returns the names of a folder's rows. A folder that does not exist has none.
+func (s *Store) list(ctx context.Context, sub string) (names []string, complete bool, err error) {
+	f, err := s.open(sub)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, true, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	return rowNames(ctx, f)
+}
 
 // rowNames lists the files of a folder that are rows by their name, sorted. Some file
 // systems (btrfs) can hide a name from a listing during which it was renamed, so a

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -171,31 +170,35 @@ func writerOf(tag string) ProcessID {
 
 // clearTemps removes the temp files of writers that are provably gone.
 func (s *Store) clearTemps(ctx context.Context, t *Tidied) error {
+	return s.staleTemps(ctx, func(d *durable.Dir, name string) {
+		switch err := d.Remove(name); {
+		case err == nil:
+			t.Temps++
+		case !errors.Is(err, fs.ErrNotExist):
+			t.Warnings = append(t.Warnings, fmt.Errorf("ledger: clear temp file: %w", err))
+		}
+	})
+}
+
+// staleTemps hands each temp file whose writer is provably gone to do.
+func (s *Store) staleTemps(ctx context.Context, do func(d *durable.Dir, name string)) error {
 	for _, sub := range []string{dirSessions, dirFinished, dirClaims} {
-		if _, err := os.Lstat(s.path(sub)); errors.Is(err, fs.ErrNotExist) {
+		d, err := durable.OpenDir(s.path(sub))
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		d, err := s.dir(sub)
 		if err != nil {
-			return fmt.Errorf("ledger: clear temp files: %w", err)
+			return fmt.Errorf("ledger: temp files: %w", err)
 		}
 		temps, err := d.Temps()
-		if err != nil {
-			return fmt.Errorf("ledger: clear temp files: %w", err)
-		}
 		for _, temp := range temps {
-			if err := ctx.Err(); err != nil {
-				return err
+			if s.procs.verdict(writerOf(temp.Tag)) == Gone {
+				do(d, temp.Name)
 			}
-			if s.procs.verdict(writerOf(temp.Tag)) != Gone {
-				continue
-			}
-			switch err := d.Remove(temp.Name); {
-			case err == nil:
-				t.Temps++
-			case !errors.Is(err, fs.ErrNotExist):
-				t.Warnings = append(t.Warnings, fmt.Errorf("ledger: clear temp file: %w", err))
-			}
+		}
+		d.Close()
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return fmt.Errorf("ledger: temp files: %w", err)
 		}
 	}
 	return nil

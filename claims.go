@@ -1,0 +1,290 @@
+package ledger
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/sessionledger/ledger/internal/folder"
+)
+
+// A claim says which row holds a process, a conversation or a place: a file that holds
+// the row's id, looked up and taken under the lock of its key. Claims make "one row a
+// process, one open row a conversation, one row a place" hold across processes without
+// reading the other rows. They are hints with a rule, not records: each is checked
+// against the row that it names, so a crash between a claim and its row leaves nothing
+// that the next comer could not replace.
+type claim struct {
+	kind    string // "process", "conversation", "place"
+	key     string
+	process ProcessID // of kind process
+
+	// held reports whether the row still holds the key.
+	held func(e *Entry) bool
+}
+
+// file is the claim's name: <kind>-<32 hex digits of the key's sha256>.
+func (c claim) file() string {
+	sum := sha256.Sum256([]byte(c.key))
+	return fmt.Sprintf("%s-%x", c.kind, sum[:16])
+}
+
+// processClaim holds as long as its process runs and the row records it, whatever the
+// row's phase: a session that ended by its hook and whose process lives on is not
+// enrolled again.
+func processClaim(p ProcessID) claim {
+	return claim{
+		kind:    "process",
+		key:     strconv.FormatUint(p.PIDNamespace, 10) + ":" + p.Key(),
+		process: p,
+		held:    func(e *Entry) bool { return p.Same(e.Process()) || e.Restore != nil && p.Same(e.Restore.Launched) },
+	}
+}
+
+func conversationClaim(runtime, id string) claim {
+	return claim{
+		kind: "conversation",
+		key:  runtime + ":" + id,
+		held: func(e *Entry) bool { return e.IsOpen() && e.Runtime == runtime && e.SessionID == id },
+	}
+}
+
+func placeClaim(root, window string, slot int) claim {
+	return claim{
+		kind: "place",
+		key:  root + "\x00" + window + "\x00" + strconv.Itoa(slot),
+		held: func(e *Entry) bool {
+			return e.IsOpen() && e.placeRoot() == root && e.Window == window && e.Slot == slot
+		},
+	}
+}
+
+// placeRoot is the folder that a session's place is counted in.
+func (e *Entry) placeRoot() string {
+	if e.RepoRoot != "" {
+		return e.RepoRoot
+	}
+	return e.Cwd
+}
+
+// claimsOf lists the claims that a row's content entitles it to.
+func claimsOf(e *Entry) []claim {
+	var cs []claim
+	if p := e.Process(); !p.IsZero() {
+		cs = append(cs, processClaim(p))
+	}
+	if e.Restore != nil && !e.Restore.Launched.IsZero() {
+		cs = append(cs, processClaim(e.Restore.Launched))
+	}
+	if e.IsOpen() && e.SessionID != "" {
+		cs = append(cs, conversationClaim(e.Runtime, e.SessionID))
+	}
+	if e.IsOpen() && e.Window != "" {
+		cs = append(cs, placeClaim(e.placeRoot(), e.Window, e.Slot))
+	}
+	return cs
+}
+
+// heldError says that another row holds a key.
+type heldError struct {
+	claim claim
+	by    string // ledger id
+}
+
+func (e *heldError) Error() string {
+	return fmt.Sprintf("ledger: %s is held by %q", e.claim.kind, e.by)
+}
+
+func (e *heldError) Unwrap() error {
+	if e.claim.kind == "conversation" {
+		return ErrConversationHeld
+	}
+	return ErrExists
+}
+
+// withClaim runs write, which makes the row id hold c, under the key's lock. The error is
+// a *heldError where another row holds it; write then does not run.
+func (s *Store) withClaim(ctx context.Context, c claim, id string, write func() error) error {
+	if err := s.completeClaims(ctx); err != nil {
+		return err
+	}
+	unlock, err := s.lockKey(ctx, c.file())
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	by, err := s.holder(c)
+	if err != nil {
+		return err
+	}
+	if by != "" && by != id {
+		return &heldError{c, by}
+	}
+	if by == "" {
+		if err := s.writeClaim(c, id); err != nil {
+			return err
+		}
+	}
+	return write()
+}
+
+func (s *Store) writeClaim(c claim, id string) error {
+	d, err := s.dir(dirClaims)
+	if err != nil {
+		return fmt.Errorf("ledger: claim: %w", err)
+	}
+	if err := d.Replace(s.tag(), c.file(), []byte(id+"\n"), false); err != nil {
+		return fmt.Errorf("ledger: claim: %w", err)
+	}
+	return nil
+}
+
+// claimed reads which row a claim names; "" where it names none. A torn one counts as
+// absent.
+func (s *Store) claimed(c claim) (string, error) {
+	f, err := s.open(dirClaims)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("ledger: claims: %w", err)
+	}
+	defer f.Close()
+	data, _, err := f.Read(c.file(), maxID+1, folder.Stamp{})
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, folder.ErrTooLarge) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("ledger: claims: %w", err)
+	}
+	id, whole := strings.CutSuffix(string(data), "\n")
+	if !whole || !isPlainID(id) {
+		return "", nil
+	}
+	return id, nil
+}
+
+// holder returns the id of the row that holds c, or "". A row that exists and cannot be
+// read keeps its claims.
+func (s *Store) holder(c claim) (string, error) {
+	id, err := s.claimed(c)
+	if id == "" || err != nil {
+		return "", err
+	}
+	r, _, err := s.lookUp(id)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return "", nil
+	case err != nil:
+		return "", err
+	case r.err == nil && !c.held(&r.entry):
+		return "", nil
+	}
+	return id, nil
+}
+
+// The stamp in claims/ names the boot under which the claims were complete.
+const (
+	claimsStamp = "complete"
+	claimsLock  = "claims.lock"
+)
+
+// claimsComplete reports whether the claims name every row that this boot's processes
+// could ask for, and the stamp that says so.
+func (s *Store) claimsComplete() (complete bool, stamp, found string, err error) {
+	here, err := s.procs.here()
+	if err != nil {
+		return false, "", "", fmt.Errorf("ledger: claims: %w", err)
+	}
+	stamp = here.BootID + "\n"
+	f, err := s.open(dirClaims)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, stamp, "", nil
+	}
+	if err != nil {
+		return false, stamp, "", fmt.Errorf("ledger: claims: %w", err)
+	}
+	defer f.Close()
+	data, _, err := f.Read(claimsStamp, 256, folder.Stamp{})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, folder.ErrTooLarge) {
+		return false, stamp, "", fmt.Errorf("ledger: claims: %w", err)
+	}
+	return string(data) == stamp, stamp, string(data), nil
+}
+
+// completeClaims rebuilds the claims from the rows where they may lack some: after a
+// boot, since they are not durable, and in a ledger that another implementation wrote.
+func (s *Store) completeClaims(ctx context.Context) error {
+	complete, _, _, err := s.claimsComplete()
+	if complete || err != nil {
+		return err
+	}
+	unlock, err := s.lockPass(ctx, claimsLock)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	complete, stamp, found, err := s.claimsComplete() // another process may have been faster
+	if complete || err != nil {
+		return err
+	}
+	// Only rows of processes that may run can hold a claim beside the open ones. After a
+	// boot there are none of the old, so the finished rows are read just where no stamp
+	// tells that one was complete before.
+	subs := []string{dirSessions}
+	if found == "" {
+		subs = append(subs, dirFinished)
+	}
+	for e, err := range s.each(ctx, subs...) {
+		var damaged *DamagedError
+		if errors.As(err, &damaged) {
+			continue // it holds no key that could be read, and a repair enrols it again
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.restoreClaims(ctx, &e); err != nil {
+			return err
+		}
+	}
+	d, err := s.dir(dirClaims)
+	if err != nil {
+		return fmt.Errorf("ledger: claims: %w", err)
+	}
+	if err := d.Replace(s.tag(), claimsStamp, []byte(stamp), false); err != nil {
+		return fmt.Errorf("ledger: claims: %w", err)
+	}
+	return nil
+}
+
+// restoreClaims writes the claims that one row should have. Where two rows claim one key,
+// the one that was found first keeps it.
+func (s *Store) restoreClaims(ctx context.Context, e *Entry) error {
+	for _, c := range claimsOf(e) {
+		if s.procs.verdict(c.process) == Gone { // the zero value never is
+			continue
+		}
+		if by, err := s.holder(c); by != "" || err != nil {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		unlock, err := s.lockKey(ctx, c.file())
+		if err != nil {
+			return err
+		}
+		if by, herr := s.holder(c); by == "" && herr == nil {
+			err = s.writeClaim(c, e.LedgerID)
+		}
+		unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
