@@ -104,9 +104,9 @@ func BenchmarkBatch100(b *testing.B) {
 	}, func() {
 		staged := make([]*Staged, 100)
 		var wg sync.WaitGroup
-		for w := range 8 {
+		for w := range 16 {
 			wg.Go(func() {
-				for i := w; i < len(staged); i += 8 {
+				for i := w; i < len(staged); i += 16 {
 					var err error
 					if staged[i], err = d.Stage("w", fmt.Sprint(i), benchRow, true); err != nil {
 						b.Error(err)

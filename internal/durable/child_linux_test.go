@@ -169,6 +169,7 @@ func child(t testing.TB, step, dir string, env []string, inject ...string) outco
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), "DURABLE_TEST_CHILD="+step, "DURABLE_TEST_DIR="+dir)
+	cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0") // the default is a second
 	cmd.Env = append(cmd.Env, env...)
 	out, err := os.Create(filepath.Join(tmp, "out"))
 	if err != nil {
