@@ -77,7 +77,7 @@ func sequence(s string) int {
 			return 1
 		}
 		kind, n = rune(s[1])+0x40, 2 // ESC [ is U+009B, and so on
-	case r >= 0x80 && r < 0xa0:
+	case r >= 0x80 && r < 0xa0 && r != 0x85: // NEL is a line's end
 		kind, n = r, size
 	default:
 		return 0

@@ -122,7 +122,7 @@ func (w window) tailLines() iter.Seq[[]byte] {
 		}
 		for {
 			line, after, ended := bytes.Cut(rest, []byte("\n"))
-			if !ended || !yield(bytes.TrimRight(line, "\r\x00")) {
+			if !ended || !yield(bytes.TrimRight(bytes.Trim(line, "\x00"), "\r")) {
 				return
 			}
 			rest = after
