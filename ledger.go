@@ -26,6 +26,7 @@ type Options struct {
 	Clock    Clock         // nil: the machine's
 	ProcFS   string        // where proc is mounted; "": /proc
 	Home     string        // "": the user's home folder
+	Runtimes *Runtimes     // nil: BuiltinRuntimes
 	Logger   *slog.Logger  // nil: silent
 	LockWait time.Duration // longest wait for a lock where the context has no deadline; 0: 10 s
 }
@@ -40,6 +41,7 @@ type Store struct {
 	root     string
 	clock    Clock
 	home     string
+	runtimes *Runtimes
 	logger   *slog.Logger
 	lockWait time.Duration
 	procs    *table
@@ -94,6 +96,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 		root:     root,
 		clock:    o.Clock,
 		home:     home,
+		runtimes: o.Runtimes,
 		logger:   o.Logger,
 		lockWait: cmp.Or(o.LockWait, defaultWait),
 		procs:    newTable(o.ProcFS),
@@ -102,6 +105,9 @@ func Open(dir string, opts *Options) (*Store, error) {
 	}
 	if s.clock == nil {
 		s.clock = machineClock{}
+	}
+	if s.runtimes == nil {
+		s.runtimes = BuiltinRuntimes()
 	}
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)

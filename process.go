@@ -202,9 +202,7 @@ func (t *table) verdict(id ProcessID) Verdict {
 		seen.Found, seen.Readable = true, true
 		seen.StartTicks, seen.Dead = st.Start, st.Gone()
 	case isGone(err):
-		// With hidepid a stranger's living process is absent too.
-		hidden, known := t.sys.HidesProcesses()
-		seen.Read = known && !hidden
+		seen.Read = true // procscan tells "hidden" from "gone"
 	default:
 		seen.Found = true
 	}

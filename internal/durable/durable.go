@@ -220,7 +220,8 @@ func (d *Dir) Sync(staged ...*Staged) error {
 }
 
 // Replace stages data and puts it in place of what name holds; with sync set
-// file and folder are synced. After an error the old file is intact and no
+// file and folder are synced. Without sync a power cut can leave an empty file:
+// that is for what can be made again. After an error the old file is intact and no
 // temporary file is left; only after a *[SyncError] the new bytes are visible.
 func (d *Dir) Replace(tag, name string, data []byte, sync bool) error {
 	return d.put(tag, name, data, sync, (*Staged).Replace)
@@ -230,6 +231,20 @@ func (d *Dir) Replace(tag, name string, data []byte, sync bool) error {
 // [fs.ErrExist].
 func (d *Dir) Create(tag, name string, data []byte, sync bool) error {
 	return d.put(tag, name, data, sync, (*Staged).Create)
+}
+
+// ReplaceRelaxed is Replace for bytes that may be lost: after a power cut the name
+// holds the old bytes or the new ones. Replace without sync promises that for a
+// crash of the process alone: another writer's sync of the folder can make its
+// rename durable before its bytes, and on xfs and btrfs an empty file is then what
+// is left of old and new.
+func (d *Dir) ReplaceRelaxed(tag, name string, data []byte) error {
+	s, err := d.Stage(tag, name, data, !d.sys.ordered)
+	if err != nil {
+		return err
+	}
+	defer s.Discard()
+	return s.Replace()
 }
 
 func (d *Dir) put(tag, name string, data []byte, sync bool, publish func(*Staged) error) error {

@@ -14,6 +14,10 @@ import (
 type handle struct {
 	f    *os.File
 	conn syscall.RawConn
+
+	// ordered: a rename in place of another file reaches the disk after the bytes
+	// of the new one, without an fsync.
+	ordered bool
 }
 
 func openHandle(path string) (handle, error) {
@@ -26,7 +30,13 @@ func openHandle(path string) (handle, error) {
 		f.Close()
 		return handle{}, err
 	}
-	return handle{f: f, conn: conn}, nil
+	h := handle{f: f, conn: conn}
+	var st unix.Statfs_t
+	err = h.do(func(dir int) error { return unix.Fstatfs(dir, &st) })
+	// ext4 allocates a replacing file's blocks at the rename (auto_da_alloc, its
+	// default) and commits the rename after their data. tmpfs loses everything.
+	h.ordered = err == nil && (st.Type == unix.EXT4_SUPER_MAGIC || st.Type == unix.TMPFS_MAGIC)
+	return h, nil
 }
 
 func (h *handle) close() error { return h.f.Close() }

@@ -13,7 +13,8 @@ import (
 // handle works by path. On Windows a folder cannot be synced through package os:
 // durability is then reported as unknown, as it is.
 type handle struct {
-	f *os.File
+	f       *os.File
+	ordered bool // never: no system here promises what ext4 does
 }
 
 func openHandle(path string) (handle, error) {

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,210 +16,157 @@ import (
 
 // Bounds of what is read of one process.
 const (
-	maxEnviron = 4 << 20
-	maxFiles   = 4096
-	maxText    = 1 << 20 // cgroup and status files
+	maxEnviron  = 4 << 20
+	environSize = 32 << 10 // of the buffer that most fit into
+	maxFiles    = 4096
+	maxText     = 1 << 20 // cgroup and status files
 )
 
-// pinned is an open folder of one process. What is read through it is that process's, or
-// fails: a pid used again has another folder.
-type pinned struct {
-	fd  int
-	pid int
-}
-
-// pin opens the folder of the very process p.
-func (s *System) pin(p Proc) (*pinned, error) {
-	fd, err := open(unix.AT_FDCWD, s.path(strconv.Itoa(p.PID)), unix.O_PATH|unix.O_DIRECTORY)
-	if err != nil {
-		if vanished(err) {
-			err = s.missing(p.PID)
-		}
-		return nil, err
-	}
-	d := &pinned{fd: fd, pid: p.PID}
-	st, err := d.stat()
-	if err == nil && st.Start != p.Start {
-		err = ErrGone // the pid is another's by now
-	}
-	if err != nil {
-		d.close()
-		return nil, err
-	}
-	return d, nil
-}
-
-func (d *pinned) close() { unix.Close(d.fd) }
-
-func (d *pinned) stat() (statLine, error) {
-	fd, err := open(d.fd, "stat", unix.O_RDONLY)
-	if err == nil {
-		defer unix.Close(fd)
-		var st statLine
-		if st, _, err = readStat(fd, d.pid, make([]byte, statSize)); err == nil {
-			return st, nil
-		}
-	}
-	if vanished(err) {
-		err = ErrGone
-	}
-	return statLine{}, err
-}
-
-// explain turns an error of a read into ErrGone when the process has ended meanwhile.
-func (d *pinned) explain(what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if vanished(err) {
-		st, statErr := d.stat()
-		if errors.Is(statErr, ErrGone) || statErr == nil && st.Gone() {
-			return ErrGone
-		}
-		// Not wrapped: the process is there, so this must not look as if it were not.
-		return fmt.Errorf("%s: %v", what, err)
-	}
-	return fmt.Errorf("%s: %w", what, err)
-}
-
-// read returns the whole of a file of the process.
-func (d *pinned) read(name string, limit int) ([]byte, error) {
-	fd, err := open(d.fd, name, unix.O_RDONLY)
-	if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
-	var buf bytes.Buffer
-	n, err := buf.ReadFrom(io.LimitReader(f, int64(limit)+1))
-	if err == nil && n > int64(limit) {
-		err = ErrTooLarge
-	}
-	return buf.Bytes(), err
-}
-
-func (d *pinned) readlink(name string) (string, error) {
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(d.fd, name, buf)
-	if err != nil {
-		return "", err
-	}
-	if n == len(buf) {
-		return "", ErrTooLarge
-	}
-	return string(buf[:n]), nil
-}
-
-// within runs one read of a process and leaves it behind when it does not come back: what
-// waits for a lock inside the kernel cannot be interrupted.
-func within[T any](s *System, p Proc, read func(*pinned) (T, error)) (T, error) {
+// later reads something of a process of a snapshot after the snapshot was taken, and then
+// that the process is still there: a pid that shows the same start ticks before and after
+// was never another's in between. what names it in errors.
+//
+// The read is left behind when it does not come back: what waits for a lock inside the
+// kernel cannot be interrupted.
+func later[T any](s *System, p Proc, what string, read func(folder string) (T, error)) (T, error) {
 	type result struct {
 		v   T
 		err error
 	}
 	done := make(chan result, 1)
 	go func() {
-		var r result
-		d, err := s.pin(p)
-		if r.err = err; err == nil {
-			r.v, r.err = read(d)
-			d.close()
+		v, err := read(s.path(strconv.Itoa(p.PID)) + "/")
+		if still := s.still(p, err); still != nil {
+			var none T
+			v, err = none, still
 		}
-		done <- r
+		done <- result{v, err}
 	}()
 	timer := time.NewTimer(extraLimit)
 	defer timer.Stop()
+	var r result
 	select {
-	case r := <-done:
-		if r.err != nil {
-			r.err = pidError(p.PID, r.err)
-		}
-		return r.v, r.err
+	case r = <-done:
 	case <-timer.C:
-		var none T
-		return none, pidError(p.PID, os.ErrDeadlineExceeded)
+		r.err = os.ErrDeadlineExceeded
 	}
+	switch {
+	case r.err == nil:
+	case vanished(r.err):
+		// Not wrapped: the process is there, so this must not look as if it were not.
+		r.err = fmt.Errorf("process %d: %s: %v", p.PID, what, r.err)
+	default:
+		r.err = fmt.Errorf("process %d: %s: %w", p.PID, what, r.err)
+	}
+	return r.v, r.err
 }
 
-func (s *System) environ(p Proc) (Env, error) {
-	return within(s, p, func(d *pinned) (Env, error) { return d.environ(s) })
+// still returns nil while p is there, after a read that ended with readErr. A zombie keeps
+// its pid and some of its files; what it has lost is gone with it.
+func (s *System) still(p Proc, readErr error) error {
+	st, err := s.stat(p.PID)
+	switch {
+	case err != nil:
+		return err
+	case st.Start != p.Start, st.Gone() && vanished(readErr):
+		return ErrGone
+	}
+	return nil
 }
 
-// environ reads the environment and proves that it is whole. The kernel ends the file early
-// and without an error when a page cannot be had or the program is exchanged meanwhile, so
-// the length is held against the bounds of the environment in the stat line.
-func (d *pinned) environ(s *System) (Env, error) {
-	const tries = 3
-	real, err := s.realProc()
-	if err != nil {
-		return Env{}, err
-	}
-	for range tries {
-		block, err := readEnviron(d.fd)
-		if err != nil && !vanished(err) {
-			return Env{}, fmt.Errorf("environment: %w", err)
-		}
-		st, statErr := d.stat()
-		if statErr != nil {
-			return Env{}, statErr
-		}
-		size := st.envEnd - st.envStart
-		switch {
-		case err == nil && st.envEnd != 0 && uint64(len(block)) == size:
-			return Env{block}, nil
-		case !real && err != nil:
-			return Env{}, fmt.Errorf("environment: %v", err)
-		case !real && block != "":
-			return Env{block}, nil // the files need not agree about addresses
-		case block == "" && (st.envEnd == 0 || !real):
-			return Env{}, ErrNoEnviron // no memory, or not started yet
-		case size > maxEnviron:
-			return Env{}, ErrTooLarge
-		}
-	}
-	return Env{}, errors.New("environment: it changed while it was read")
-}
-
-// environBuffers serve the reads: a block is copied once, at its true size.
-var environBuffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
-
-func readEnviron(dir int) (string, error) {
-	fd, err := open(dir, "environ", unix.O_RDONLY)
+// readText returns the whole of a file.
+func readText(name string) (string, error) {
+	f, err := os.Open(name)
 	if err != nil {
 		return "", err
 	}
+	defer f.Close()
+	var buf bytes.Buffer
+	n, err := buf.ReadFrom(io.LimitReader(f, maxText+1))
+	if err == nil && n > maxText {
+		err = ErrTooLarge
+	}
+	return buf.String(), err
+}
+
+func (s *System) environ(p Proc) (Env, error) {
+	return later(s, p, "environment", func(folder string) (Env, error) {
+		const tries = 3
+		buf := make([]byte, environSize)
+		for range tries {
+			block, err := readEnviron(unix.AT_FDCWD, folder+"environ", buf)
+			st, statErr := s.stat(p.PID)
+			if statErr != nil {
+				return Env{}, statErr
+			}
+			if env, err, ok := settleEnviron(block, err, st); ok {
+				return env, err
+			}
+			if real, statErr := s.realProc(); statErr == nil && !real {
+				// Files need not agree about addresses.
+				if err == nil && len(block) == 0 {
+					err = ErrNoEnviron
+				}
+				return Env{string(block)}, err
+			}
+		}
+		return Env{}, errors.New("it changed while it was read")
+	})
+}
+
+// settleEnviron decides what a read of an environment means, given a stat line of the same
+// process that was read after it. The kernel ends the file early and without an error when
+// a page cannot be had or when the program is exchanged meanwhile, so the length is held
+// against the bounds in the stat line. ok is false when they do not agree.
+func settleEnviron(block []byte, readErr error, st statLine) (env Env, err error, ok bool) {
+	size := st.envEnd - st.envStart
+	switch {
+	case readErr != nil && !vanished(readErr):
+		return Env{}, readErr, true
+	case st.envEnd == 0 && len(block) == 0 && !errors.Is(readErr, fs.ErrNotExist):
+		return Env{}, ErrNoEnviron, true // no memory, or not started yet
+	case readErr == nil && st.envEnd != 0 && uint64(len(block)) == size:
+		return Env{string(block)}, nil, true
+	}
+	return Env{}, nil, false
+}
+
+// readEnviron reads an environment into buf, or into a larger buffer where that is too
+// small.
+func readEnviron(dir int, name string, buf []byte) ([]byte, error) {
+	fd, err := open(dir, name, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
 	defer unix.Close(fd)
-	pooled := environBuffers.Get().(*[]byte)
-	defer environBuffers.Put(pooled)
-	buf := *pooled
 	total := 0
 	for {
 		n, err := pread(fd, buf[total:], int64(total))
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		total += n
-		if n == 0 {
-			return string(buf[:total]), nil
-		}
-		if total == len(buf) {
-			if total > maxEnviron {
-				return "", ErrTooLarge
-			}
+		switch {
+		case total > maxEnviron:
+			return nil, ErrTooLarge
+		case total == len(buf):
 			buf = append(buf, make([]byte, len(buf))...)
+		default:
+			// Short of the end only if the kernel failed: settleEnviron finds out.
+			return buf[:total], nil
 		}
 	}
 }
 
 func (s *System) cgroup(p Proc) (string, error) {
-	return within(s, p, func(d *pinned) (string, error) {
-		b, err := d.read("cgroup", maxText)
+	return later(s, p, "cgroup", func(folder string) (string, error) {
+		text, err := readText(folder + "cgroup")
 		if err != nil {
-			return "", d.explain("cgroup", err)
+			return "", err
 		}
-		path, ok := cgroupPath(string(b))
+		path, ok := cgroupPath(text)
 		if !ok {
-			return "", errors.New("no cgroup")
+			return "", errors.New("none")
 		}
 		return path, nil
 	})
@@ -249,81 +196,74 @@ func cgroupPath(text string) (path string, found bool) {
 
 // link reads cwd or exe.
 func (s *System) link(p Proc, name string) (string, error) {
-	return within(s, p, func(d *pinned) (string, error) {
-		text, err := d.readlink(name)
+	return later(s, p, name, func(folder string) (string, error) {
+		text, err := os.Readlink(folder + name)
 		if err != nil {
-			return "", d.explain(name, err)
+			return "", err
 		}
-		path, deleted := strings.CutSuffix(text, " (deleted)")
-		if !deleted || d.sameFile(name, text) {
+		path, suffix := strings.CutSuffix(text, " (deleted)")
+		if !suffix || sameFile(folder+name, folder+"root"+text) {
 			return text, nil
 		}
 		return path, ErrDeleted
 	})
 }
 
-// sameFile says whether the file that a link stands for really has the name that the
-// kernel gives, for a name that ends in " (deleted)". The name counts from the process's
-// own root folder.
-func (d *pinned) sameFile(link, text string) bool {
-	var a, b unix.Stat_t
-	return unix.Fstatat(d.fd, link, &a, 0) == nil &&
-		unix.Fstatat(d.fd, "root"+text, &b, unix.AT_SYMLINK_NOFOLLOW) == nil &&
-		a.Dev == b.Dev && a.Ino == b.Ino
+// sameFile tells a file whose name ends in " (deleted)" from one that is deleted. The name
+// counts from the process's own root folder.
+func sameFile(link, name string) bool {
+	a, err := os.Stat(link)
+	if err != nil {
+		return false
+	}
+	b, err := os.Lstat(name)
+	return err == nil && os.SameFile(a, b)
 }
 
 func (s *System) uid(p Proc) (uint32, error) {
-	return within(s, p, func(d *pinned) (uint32, error) {
-		b, err := d.read("status", maxText)
+	return later(s, p, "status", func(folder string) (uint32, error) {
+		text, err := readText(folder + "status")
 		if err != nil {
-			return 0, d.explain("status", err)
+			return 0, err
 		}
-		ids := strings.Fields(fieldOf(string(b), "Uid")) // real, effective, saved, file system
+		ids := strings.Fields(fieldOf(text, "Uid")) // real, effective, saved, file system
 		if len(ids) < 2 {
-			return 0, errors.New("status: no Uid")
+			return 0, errors.New("no Uid")
 		}
 		uid, err := strconv.ParseUint(ids[1], 10, 32)
-		if err != nil {
-			return 0, fmt.Errorf("status: Uid: %w", err)
-		}
-		return uint32(uid), nil
+		return uint32(uid), err
 	})
 }
 
 func (s *System) openFiles(p Proc) ([]string, error) {
-	return within(s, p, func(d *pinned) ([]string, error) {
-		fd, err := open(d.fd, "fd", unix.O_RDONLY|unix.O_DIRECTORY)
+	return later(s, p, "descriptors", func(folder string) ([]string, error) {
+		dir, err := os.Open(folder + "fd")
 		if err != nil {
-			return nil, d.explain("descriptors", err)
+			return nil, err
 		}
-		dir := os.NewFile(uintptr(fd), "fd")
 		defer dir.Close()
-		var files []string
-		for {
-			names, err := dir.Readdirnames(256)
-			for _, name := range names {
-				if len(files) == maxFiles {
-					return files, ErrTooLarge
-				}
-				file, err := d.readlink("fd/" + name)
-				if vanished(err) {
-					continue // closed meanwhile
-				}
-				if err != nil {
-					return nil, d.explain("descriptors", err)
-				}
-				files = append(files, file)
-			}
-			if err == io.EOF {
-				// A process that ends closes its descriptors first.
-				if st, err := d.stat(); err != nil || st.Gone() {
-					return nil, ErrGone
-				}
-				return files, nil
+		names, err := dir.Readdirnames(maxFiles + 1)
+		if err != nil && err != io.EOF {
+			return nil, err
+		}
+		files := make([]string, 0, len(names))
+		for _, name := range names[:min(len(names), maxFiles)] {
+			file, err := os.Readlink(folder + "fd/" + name)
+			if vanished(err) {
+				continue // closed meanwhile
 			}
 			if err != nil {
-				return nil, d.explain("descriptors", err)
+				return nil, err
 			}
+			files = append(files, file)
 		}
+		// A process that ends shows none from then on, a little before it is a zombie.
+		if st, err := s.stat(p.PID); err == nil && st.exiting {
+			return nil, errors.New("the process is exiting")
+		}
+		if len(names) > maxFiles {
+			return files, ErrTooLarge
+		}
+		return files, nil
 	})
 }

@@ -47,6 +47,9 @@ func (s *System) Snapshot(ctx context.Context) (*Snapshot, error) {
 	return &Snapshot{sys: s, problem: errors.ErrUnsupported.Error()}, errors.ErrUnsupported
 }
 
+// SnapshotEnviron is not supported, as Snapshot.
+func (s *System) SnapshotEnviron(ctx context.Context) (*Snapshot, error) { return s.Snapshot(ctx) }
+
 // Signal is not supported.
 func (s *System) Signal(pid int, start uint64, sig syscall.Signal) error {
 	return errors.ErrUnsupported

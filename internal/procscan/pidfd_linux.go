@@ -34,7 +34,7 @@ func (s *System) openPidfd(pid int, start uint64) (int, error) {
 	if err != nil {
 		return -1, os.NewSyscallError("pidfd_open", err)
 	}
-	st, _, err := s.stat(pid)
+	st, err := s.stat(pid)
 	switch {
 	case err != nil:
 	case st.Start != start:

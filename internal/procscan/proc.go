@@ -44,11 +44,14 @@ const (
 // nothing: inside a pid namespace process 2 is a process like any other.
 const kernelThread = 0x00200000
 
+// exiting is PF_EXITING: what the process had is being given back.
+const exiting = 0x00000004
+
 // statLine is what a stat file tells beyond Proc.
 type statLine struct {
 	Proc
-	argStart, argEnd uint64 // 0 when not permitted, or without memory
-	envStart, envEnd uint64
+	exiting          bool
+	envStart, envEnd uint64 // addresses; 0 when not permitted, or without memory
 }
 
 var errStat = errors.New("malformed stat line")
@@ -105,7 +108,7 @@ func (st *statLine) set(field int, text []byte) bool {
 		return true
 	}
 	switch field {
-	case 4, 7, 9, 14, 15, 20, 22, 48, 49, 50, 51:
+	case 4, 7, 9, 14, 15, 20, 22, 50, 51:
 	default:
 		return len(text) > 0
 	}
@@ -129,6 +132,7 @@ func (st *statLine) set(field int, text []byte) bool {
 		return n <= math.MaxInt32 || negative && n == math.MaxInt32+1
 	case 9:
 		st.Kernel = n&kernelThread != 0
+		st.exiting = n&exiting != 0
 	case 14:
 		st.Ticks = n
 	case 15:
@@ -138,10 +142,6 @@ func (st *statLine) set(field int, text []byte) bool {
 		return n <= math.MaxInt32
 	case 22:
 		st.Start = n
-	case 48:
-		st.argStart = n
-	case 49:
-		st.argEnd = n
 	case 50:
 		st.envStart = n
 	case 51:

@@ -31,31 +31,32 @@ func vanished(err error) bool {
 // Stat reads one process, without Args. The error is [ErrGone] when the process certainly
 // does not exist; any other means unknown.
 func (s *System) Stat(pid int) (Proc, error) {
-	st, comm, err := s.stat(pid)
+	st, err := s.stat(pid)
 	if err != nil {
 		return Proc{}, pidError(pid, err)
 	}
-	st.Comm = string(comm)
 	return st.Proc, nil
 }
 
-func (s *System) stat(pid int) (statLine, []byte, error) {
+func (s *System) stat(pid int) (statLine, error) {
 	if pid <= 0 {
-		return statLine{}, nil, unix.EINVAL
+		return statLine{}, unix.EINVAL
 	}
 	fd, err := open(unix.AT_FDCWD, s.path(strconv.Itoa(pid)+"/stat"), unix.O_RDONLY)
 	if err != nil {
 		if vanished(err) {
 			err = s.missing(pid)
 		}
-		return statLine{}, nil, err
+		return statLine{}, err
 	}
 	defer unix.Close(fd)
-	st, comm, err := readStat(fd, pid, make([]byte, statSize))
+	var buf [statSize]byte
+	st, comm, err := readStat(fd, pid, buf[:])
 	if vanished(err) {
 		err = ErrGone
 	}
-	return st, comm, err
+	st.Comm = string(comm)
+	return st, err
 }
 
 // missing tells what it means that a process has no folder: it is gone, unless this is no
@@ -106,56 +107,67 @@ func readStat(fd, pid int, buf []byte) (statLine, []byte, error) {
 // was read, or that ctx was cancelled; the snapshot beside it is empty and not complete,
 // never nil.
 func (s *System) Snapshot(ctx context.Context) (*Snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, scanLimit)
-	defer cancel()
-	sc := &scan{sys: s, done: make(chan struct{})}
-	go sc.run()
-	select {
-	case <-sc.done:
-	case <-ctx.Done():
-	}
-	sc.mu.Lock()
-	defer sc.mu.Unlock()
-	sc.stopped = true
-	sn := &Snapshot{sys: s, procs: sc.procs, problem: sc.problem, covers: sc.covers}
-	switch err := ctx.Err(); {
-	case sc.err != nil:
-		sn.procs = nil
-		sn.problem = sc.err.Error()
-		return sn, sc.err
-	case sc.finished:
-		sn.whole = sn.problem == ""
-	case errors.Is(err, context.Canceled):
-		sn.procs = nil
-		sn.problem = err.Error()
-		return sn, err
-	case sn.problem == "":
-		sn.problem = "the time allowed for reading the process table has passed"
-	}
-	if !slices.IsSortedFunc(sn.procs, byPID) {
-		sn.procs = slices.SortedFunc(slices.Values(sn.procs), byPID)
-	}
-	return sn, nil
+	return s.snapshot(ctx, &scan{sys: s})
 }
 
-func byPID(a, b Proc) int { return a.PID - b.PID }
+// SnapshotEnviron is [System.Snapshot] with the environment of every process, which
+// [Snapshot.Environ] then returns. It costs much less than asking for most of them one by
+// one afterwards. An environment that may not be read does not make a snapshot incomplete.
+func (s *System) SnapshotEnviron(ctx context.Context) (*Snapshot, error) {
+	return s.snapshot(ctx, &scan{sys: s, environ: true})
+}
+
+func (s *System) snapshot(ctx context.Context, sc *scan) (*Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, scanLimit)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		sc.run()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	return sc.take(ctx.Err())
+}
 
 // scan is one pass. It runs beside its caller, who leaves it behind at the deadline.
 type scan struct {
-	sys  *System
-	done chan struct{}
+	sys     *System
+	environ bool
 
 	mu       sync.Mutex
 	stopped  bool // nobody waits any more
 	finished bool
 	procs    []Proc
+	extras   []*extras // beside procs
 	covers   uint64
 	problem  string
 	err      error
 }
 
+// take ends the scan and returns what it has, given why the wait for it ended.
+func (sc *scan) take(ctxErr error) (*Snapshot, error) {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	sc.stopped = true
+	err := sc.err
+	if err == nil && !sc.finished && errors.Is(ctxErr, context.Canceled) {
+		err = ctxErr
+	}
+	if err != nil {
+		return &Snapshot{sys: sc.sys, problem: err.Error()}, err
+	}
+	sn := &Snapshot{sys: sc.sys, procs: sc.procs, extras: sc.extras, problem: sc.problem, covers: sc.covers}
+	if !sc.finished && sn.problem == "" {
+		sn.problem = "the time allowed for reading the process table has passed"
+	}
+	sn.whole = sn.problem == ""
+	return sn, nil
+}
+
 func (sc *scan) run() {
-	defer close(sc.done)
 	err := sc.table()
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -172,11 +184,12 @@ func (sc *scan) incomplete(reason string) {
 }
 
 // add stores a process and says whether to go on.
-func (sc *scan) add(p Proc) bool {
+func (sc *scan) add(p Proc, x *extras) bool {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	if !sc.stopped {
 		sc.procs = append(sc.procs, p)
+		sc.extras = append(sc.extras, x)
 	}
 	return !sc.stopped
 }
@@ -203,42 +216,46 @@ func (sc *scan) table() error {
 	if err != nil {
 		sc.incomplete("listing the processes: " + err.Error())
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return parsePID(name) == 0 })
+	if len(names) == 0 {
+		return fmt.Errorf("%s: %w: it lists no process", sc.sys.root, ErrNotProc)
+	}
+	byPID := func(a, b string) int { return parsePID(a) - parsePID(b) }
+	if !slices.IsSortedFunc(names, byPID) { // a tree of files
+		slices.SortFunc(names, byPID)
+	}
 	sc.mu.Lock()
 	sc.covers = covers
 	sc.procs = make([]Proc, 0, len(names))
+	sc.extras = make([]*extras, 0, len(names))
 	sc.mu.Unlock()
 
-	r := reader{root: int(root.Fd()), stat: make([]byte, statSize), cmdline: make([]byte, maxCmdline+1)}
-	found := false
+	r := newReader(int(root.Fd()), sc.environ)
 	for _, name := range names {
-		pid, ok := parsePID(name)
-		if !ok {
-			continue
-		}
-		found = true
-		p, err := r.process(name, pid)
+		p, err := r.process(name)
 		if vanished(err) {
 			continue
 		}
 		if err != nil {
-			sc.incomplete(fmt.Sprintf("reading process %d: %v", pid, err))
+			sc.incomplete(fmt.Sprintf("reading process %s: %v", name, err))
 		}
-		if p.PID != 0 && !sc.add(p) {
-			return nil
+		if p.PID != 0 && !sc.add(p, r.extras) {
+			break
 		}
-	}
-	if !found {
-		return fmt.Errorf("%s: %w: it lists no process", sc.sys.root, ErrNotProc)
 	}
 	return nil
 }
 
-func parsePID(name string) (int, bool) {
+// parsePID returns the pid that names a folder, or 0.
+func parsePID(name string) int {
 	if name[0] < '1' || name[0] > '9' {
-		return 0, false
+		return 0
 	}
 	pid, err := strconv.ParseUint(name, 10, 31)
-	return int(pid), err == nil
+	if err != nil {
+		return 0
+	}
+	return int(pid)
 }
 
 // reader reads processes one after the other into the same buffers.
@@ -246,23 +263,45 @@ type reader struct {
 	root    int
 	stat    []byte
 	cmdline []byte
+	environ []byte  // nil when environments are not wanted
+	extras  *extras // of the last process
+}
+
+func newReader(root int, environ bool) *reader {
+	r := &reader{root: root, stat: make([]byte, statSize), cmdline: make([]byte, maxCmdline+1)}
+	if environ {
+		r.environ = make([]byte, environSize)
+	}
+	return r
 }
 
 // process reads one process. With an error, a Proc with a pid is what could be read.
 //
 // The open stat file is the pin: it belongs to one process, and when it still answers
-// after the command line was read, the pid has been that process's all the time. That
-// takes two system calls less than a descriptor of the folder.
-func (r *reader) process(name string, pid int) (Proc, error) {
+// after all else was read, the pid has been that process's all the time. That takes two
+// system calls less than a descriptor of the folder.
+func (r *reader) process(name string) (Proc, error) {
+	r.extras = nil
 	stat, err := open(r.root, name+"/stat", unix.O_RDONLY)
 	if err != nil {
 		return Proc{}, err
 	}
 	defer unix.Close(stat)
 	n, argsErr := r.args(name)
-	st, comm, err := readStat(stat, pid, r.stat)
+	var block []byte
+	var envErr error
+	if r.environ != nil {
+		block, envErr = readEnviron(r.root, name+"/environ", r.environ)
+	}
+	st, comm, err := readStat(stat, parsePID(name), r.stat)
 	if err != nil {
 		return Proc{}, err
+	}
+	if r.environ != nil {
+		if env, err, ok := settleEnviron(block, envErr, st); ok {
+			r.extras = new(extras)
+			r.extras.environ.set(env, err)
+		}
 	}
 	p := st.Proc
 	text := string(append(r.cmdline[:n], comm...))

@@ -28,7 +28,7 @@ type Snapshot struct {
 	nsErr  error
 
 	mu     sync.Mutex
-	extras map[int]*extras
+	extras []*extras // beside procs; nil until one is asked for
 }
 
 // Complete says whether every process that existed when the snapshot began, and has not
@@ -151,33 +151,36 @@ type extras struct {
 
 // once is a value that is read at most once, with its error.
 type once[T any] struct {
-	sync.Once
-	v   T
-	err error
+	mu   sync.Mutex
+	done bool
+	v    T
+	err  error
 }
 
 func (o *once[T]) get(read func() (T, error)) (T, error) {
-	o.Do(func() { o.v, o.err = read() })
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.done {
+		o.v, o.err = read()
+		o.done = true
+	}
 	return o.v, o.err
 }
 
+func (o *once[T]) set(v T, err error) { o.v, o.err, o.done = v, err, true }
+
 // extra finds a process and its extras.
 func (sn *Snapshot) extra(pid int) (Proc, *extras, error) {
-	p, ok := sn.Get(pid)
+	i, ok := sn.index(pid)
 	if !ok {
-		return p, nil, fmt.Errorf("process %d is not in the snapshot", pid)
+		return Proc{}, nil, fmt.Errorf("process %d is not in the snapshot", pid)
 	}
 	sn.mu.Lock()
 	defer sn.mu.Unlock()
-	x := sn.extras[pid]
-	if x == nil {
-		x = new(extras)
-		if sn.extras == nil {
-			sn.extras = make(map[int]*extras)
-		}
-		sn.extras[pid] = x
+	if sn.extras[i] == nil {
+		sn.extras[i] = new(extras)
 	}
-	return p, x, nil
+	return sn.procs[i], sn.extras[i], nil
 }
 
 // Environ returns the environment of a process. It is whole, or there is an error:

@@ -192,7 +192,7 @@ func (s *System) namespaceError(pid int, kind string, err error) error {
 	if !vanished(err) || pid == 0 {
 		return err
 	}
-	st, _, statErr := s.stat(pid)
+	st, statErr := s.stat(pid)
 	switch {
 	case statErr != nil:
 		return pidError(pid, statErr)

@@ -1,0 +1,39 @@
+package procscan
+
+import (
+	"os"
+	"slices"
+	"strconv"
+)
+
+// Chain reads one process and its ancestors, the nearest first, as a snapshot that holds
+// nothing else and is never complete. It costs what the chain is long, not what the table
+// is: a hook that looks for the session above it needs no more. The error is [ErrGone], or
+// means that pid could not be read.
+func (s *System) Chain(pid int) (*Snapshot, error) {
+	if _, err := s.stat(pid); err != nil {
+		return &Snapshot{sys: s, problem: err.Error()}, pidError(pid, err)
+	}
+	root, err := os.Open(s.root)
+	if err != nil {
+		return &Snapshot{sys: s, problem: err.Error()}, err
+	}
+	defer root.Close()
+	sn := &Snapshot{sys: s, problem: "only one process and its ancestors were read"}
+	r := newReader(int(root.Fd()), false)
+	const maxDepth = 256
+	for next := pid; next > 0 && len(sn.procs) < maxDepth; {
+		p, err := r.process(strconv.Itoa(next))
+		if p.PID == 0 || slices.ContainsFunc(sn.procs, func(q Proc) bool { return q.PID == p.PID }) {
+			if len(sn.procs) == 0 {
+				return sn, pidError(pid, err)
+			}
+			break // an ancestor that ended: the chain is shorter
+		}
+		sn.procs = append(sn.procs, p)
+		next = p.PPID
+	}
+	slices.SortFunc(sn.procs, func(a, b Proc) int { return a.PID - b.PID })
+	sn.extras = make([]*extras, len(sn.procs))
+	return sn, nil
+}

@@ -1,0 +1,10 @@
+//go:build !linux
+
+package procscan
+
+import "errors"
+
+// Chain is not supported.
+func (s *System) Chain(pid int) (*Snapshot, error) {
+	return &Snapshot{sys: s, problem: errors.ErrUnsupported.Error()}, errors.ErrUnsupported
+}

@@ -1,0 +1,113 @@
+// Package runtimes knows the agent CLIs: how their processes are recognised,
+// where their conversations lie, how one is resumed, and what their hooks say.
+//
+// A runtime is a row of a table (builtin.go) and a few small functions. What
+// the rows claim is established in the vendors' documents and in public
+// reports; where two generations of a CLI differ, both are covered.
+package runtimes
+
+import (
+	"context"
+
+	"github.com/sessionledger/ledger/internal/transcript"
+)
+
+// A Spec describes one runtime. Its slices are shared: callers only read them.
+type Spec struct {
+	// Name is the registry's name, the Entry's runtime.
+	Name string
+
+	// Argv0 are the exact base names of argv[0]. Under an interpreter they are
+	// also the base names of the script: npm and pip link a CLI's script into a
+	// bin folder under its name.
+	Argv0 []string
+	// Common are base names of argv[0] that other programs bear too. One counts
+	// only where Proof is an element of the path of argv[0], of the script that
+	// it runs, or of the executable.
+	Common []string
+	Proof  string
+	// Paths are suffixes of argv[0] for a program that is started by its full
+	// path under another name, Scripts those of an interpreter's script. An
+	// element may be a pattern of path.Match.
+	Paths   []string
+	Scripts []string
+	// Modules are names after an interpreter's -m.
+	Modules []string
+	// Services are first arguments that make a process no session, besides
+	// those that hold for every runtime.
+	Services []string
+
+	// ConfigEnv is the variable that replaces the config home, ConfigSub what is
+	// appended to its value, ConfigDir the default below HOME.
+	ConfigEnv, ConfigSub, ConfigDir string
+
+	// HasTranscripts tells that each conversation is a file that grows with it,
+	// so that a file at rest means an agent at rest.
+	HasTranscripts bool
+	// HasEndHook tells that the runtime reports its own end.
+	HasEndHook bool
+	// ResumeChangesID tells that a resume may go on under another id.
+	ResumeChangesID bool
+	// Format is how its conversation files are read.
+	Format transcript.Format
+	// HookFile is where its hooks are configured, below the config home; "" when
+	// that is not established. Hooks are the events that tell of a session.
+	HookFile string
+	Hooks    []string
+
+	// Resume are the arguments that resume one conversation; {id} in them stands
+	// for its id. None: the runtime cannot resume by id.
+	Resume []string
+	// Latest are the arguments that resume the newest one.
+	Latest []string
+	// IDFlags are the options that name or choose a conversation, and IDCommands
+	// the subcommands that do. They are never replayed.
+	IDFlags    []IDFlag
+	IDCommands [][]string
+
+	// reserved reports ids that the CLI takes for something else than an id.
+	reserved func(id string) bool
+	// find is the store's own look-up; nil when only an embedder has one.
+	find func(ctx context.Context, q query) (string, error)
+}
+
+// An IDFlag is an option of a CLI that concerns which conversation it opens.
+type IDFlag struct {
+	Name  string
+	Value Arity
+}
+
+// Arity tells whether an option takes a value as an argument of its own. With
+// a value after "=" any option is one argument.
+type Arity int
+
+// The arities.
+const (
+	NoValue Arity = iota
+	OneValue
+	MayValue // the next argument, unless it is an option
+)
+
+// ResumesByID reports whether the runtime can resume one given conversation.
+func (s Spec) ResumesByID() bool { return len(s.Resume) > 0 }
+
+// A Table is a set of runtimes, matched in order.
+type Table []Spec
+
+// Lookup returns the runtime of that name. One that the table does not have is
+// given the properties of an unknown runtime, which works with kernel evidence
+// alone, and false.
+func (t Table) Lookup(name string) (Spec, bool) {
+	for _, s := range t {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return Generic(name), false
+}
+
+// Generic is a runtime of which only the name is known: it is recognised by
+// that name, has no transcripts, no hooks, and cannot resume.
+func Generic(name string) Spec {
+	return Spec{Name: name, Argv0: []string{name}}
+}
