@@ -42,7 +42,7 @@ func later[T any](s *System, p Proc, what string, read func(folder string) (T, e
 		}
 		done <- result{v, err}
 	}()
-	timer := time.NewTimer(extraLimit)
+	timer := time.NewTimer(s.extraLimit)
 	defer timer.Stop()
 	var r result
 	select {

@@ -101,7 +101,7 @@ func parseStat(line []byte) (st statLine, comm []byte, err error) {
 // set stores one field, numbered as in proc(5).
 func (st *statLine) set(field int, text []byte) bool {
 	if field == 3 {
-		if len(text) != 1 {
+		if len(text) != 1 || (text[0]|0x20) < 'a' || (text[0]|0x20) > 'z' {
 			return false
 		}
 		st.State = text[0]

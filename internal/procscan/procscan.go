@@ -52,7 +52,8 @@ var (
 // System reads one mounted proc file system. Use [New]; the zero value does not work.
 // It holds no descriptor and is safe for concurrent use.
 type System struct {
-	root string
+	root       string
+	extraLimit time.Duration // of one read of an extra
 
 	mu       sync.Mutex
 	bootID   string
@@ -65,7 +66,7 @@ func New(root string) *System {
 	if root == "" {
 		root = defaultRoot
 	}
-	return &System{root: filepath.Clean(root)}
+	return &System{root: filepath.Clean(root), extraLimit: 2 * time.Second}
 }
 
 const defaultRoot = "/proc"

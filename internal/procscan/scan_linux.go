@@ -14,13 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds in time. A read of a process's memory waits for a lock of that process, which a
-// driver or a network file system can hold for ever; such a read cannot be interrupted, so
-// it is left behind on a thread of its own.
-const (
-	scanLimit  = 30 * time.Second
-	extraLimit = 2 * time.Second
-)
+// scanLimit bounds a snapshot in time. A read of a process's memory waits for a lock of that
+// process, which a driver or a network file system can hold for ever; such a read cannot be
+// interrupted, so it is left behind on a thread of its own.
+const scanLimit = 30 * time.Second
 
 // vanished says whether an error means that the process has ended: its folder is missing,
 // or a read through a descriptor of it was refused.
