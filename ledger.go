@@ -50,10 +50,11 @@ type Store struct {
 	rows     *flock.Set // locks/
 	passes   *flock.Set // locks of whole passes, in the root itself
 	cache    cache
-	folders  folders
-	closed   context.Context
-	close    context.CancelFunc
-	tag      func() string
+
+	folders folders
+	closed  context.Context
+	close   context.CancelFunc
+	tag     func() string
 }
 
 const (

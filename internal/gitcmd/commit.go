@@ -1,7 +1,6 @@
 package gitcmd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -79,13 +78,13 @@ func (w *work) commit(ctx context.Context, snap Snapshot, tree string, objects [
 	}
 	out, _, err := w.r.output(ctx, call{
 		dir: w.repo.Root, args: append(args, tree), env: identity(w.opts.Time), config: w.hooks,
-		// Git takes no NUL in a message.
-		stdin: bytes.ReplaceAll([]byte(snap.Message), []byte{0}, []byte("?")),
+		stdin: []byte(snap.Message),
 	})
 	if err != nil {
 		return failed, err
 	}
 	snap.Commit = strings.TrimSpace(string(out))
+	t0 := time.Now(); defer func() { println("sync+ref", time.Since(t0).Microseconds()) }()
 	if err := syncObjects(ctx, w.repo.CommonDir, append(objects, snap.Commit)); err != nil {
 		return failed, err
 	}

@@ -17,7 +17,7 @@ type SnapshotOptions struct {
 	Dir         string                // a folder of the working tree, absolute
 	Scratch     string                // an existing folder for throwaway files, absolute
 	Ref         string                // refs/rescued/<id>; the id of letters, digits and "._+-@"
-	Message     func(Snapshot) string // the commit message of what has been gathered; nil: a short one
+	Message     func(Snapshot) string // the commit message for what was gathered, also of nested repositories; nil: a short one
 	Time        time.Time             // of author and committer; zero: now
 	MaxFileSize int64                 // in bytes; larger files are omitted; 0: no limit
 }
@@ -33,7 +33,7 @@ type Snapshot struct {
 	Commit   string // its full id
 	Existing bool   // the ref was there before: Commit, Paths and Message are its own, Omitted is empty
 	Clean    bool
-	Message  string // the commit's, as it was written
+	Message  string // the commit's; what is no UTF-8 text has been replaced, so quote paths
 	Paths    []string
 	Omitted  []Omission
 	// Unfiltered names the clean filters that could not run. Content that they apply to is held
@@ -146,6 +146,7 @@ func (r Runner) snapshot(ctx context.Context, opts SnapshotOptions, depth int) (
 	if opts.Message != nil {
 		snap.Message = opts.Message(snap)
 	}
+	snap.Message = strings.ReplaceAll(strings.ToValidUTF8(snap.Message, "\ufffd"), "\x00", "\ufffd")
 	return w.commit(ctx, snap, tree, objects)
 }
 

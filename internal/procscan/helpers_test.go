@@ -71,7 +71,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func play(t *testing.T, role string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), roleVar+"="+role)
+	cmd.Env = append(os.Environ(), roleVar+"="+role, "GORACE=atexit_sleep_ms=0")
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +101,8 @@ func rerun(t *testing.T, stage string, attr *syscall.SysProcAttr, prefix ...stri
 	}
 	args = append(args, "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
 	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), stageVar+"="+stage)
+	// The race detector would wait a second at each exit.
+	cmd.Env = append(os.Environ(), stageVar+"="+stage, "GORACE=atexit_sleep_ms=0")
 	cmd.SysProcAttr = attr
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -114,15 +114,18 @@ func (e *Exit) Wait(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { e.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	for {
-		if err := e.file.SetReadDeadline(time.Time{}); err != nil {
-			return err
-		}
+		err := e.file.SetReadDeadline(time.Time{})
 		// Asked after the deadline was lifted: one that ctx set before is not lost. One that
 		// an earlier Wait's ctx sets late only leads round the loop.
-		if err := ctx.Err(); err != nil {
-			return err
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-		err := e.conn.Read(exited)
+		if err == nil {
+			err = e.conn.Read(exited)
+		}
+		if e.FD() < 0 {
+			return os.ErrClosed
+		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}

@@ -155,12 +155,25 @@ func (s *System) PIDNamespace(pid int) (uint64, error) {
 	}
 	err := s.ownNamespace()
 	if errors.Is(err, errForeign) {
-		return s.namespace(1, "pid") // the first process of the mount's namespace
+		return s.foreignNamespace()
 	}
 	if err != nil {
 		return 0, err
 	}
 	return s.namespace(0, "pid")
+}
+
+// foreignNamespace returns the namespace of the mount's first process; or, where that may
+// not be looked at, of the kernel's threads, if the mount shows any.
+func (s *System) foreignNamespace() (uint64, error) {
+	ns, err := s.namespace(1, "pid")
+	if err == nil {
+		return ns, nil
+	}
+	if p, statErr := s.Stat(2); statErr == nil && p.Kernel {
+		return s.namespace(2, "pid")
+	}
+	return 0, err
 }
 
 // TimeNamespace returns the inode of the time namespace of a process, or of this process
