@@ -11,15 +11,15 @@ type Liveness string
 
 // The states, in the order in which [Classify] tries them.
 const (
-	StatusFinished Liveness = "FINISHED"
-	StatusInFlight Liveness = "IN-FLIGHT"
-	StatusFrozen   Liveness = "FROZEN"
-	StatusArchived Liveness = "ARCHIVED"
-	StatusUnknown  Liveness = "UNKNOWN"
-	StatusOrphaned Liveness = "ORPHANED"
-	StatusDetached Liveness = "DETACHED-ALIVE"
-	StatusWorking  Liveness = "ALIVE-WORKING"
-	StatusIdle     Liveness = "ALIVE-IDLE"
+	LivenessFinished Liveness = "FINISHED"
+	LivenessInFlight Liveness = "IN-FLIGHT"
+	LivenessFrozen   Liveness = "FROZEN"
+	LivenessArchived Liveness = "ARCHIVED"
+	LivenessUnknown  Liveness = "UNKNOWN"
+	LivenessOrphaned Liveness = "ORPHANED"
+	LivenessDetached Liveness = "DETACHED-ALIVE"
+	LivenessWorking  Liveness = "ALIVE-WORKING"
+	LivenessIdle     Liveness = "ALIVE-IDLE"
 )
 
 // Classify says what state a session is in. It is pure; the first rule that fits wins:
@@ -73,31 +73,31 @@ func Classify(e Entry, ev Evidence, now time.Time) Status {
 func decideState(e *Entry, ev *Evidence, st *Status, now time.Time) (Liveness, string) {
 	switch {
 	case e.Phase == PhaseFinished:
-		return StatusFinished, orElse(e.FinishReason, "finished")
+		return LivenessFinished, orElse(e.FinishReason, "finished")
 	case e.Lease != nil:
-		return StatusInFlight, inFlightReason(st.Lease, now)
+		return LivenessInFlight, inFlightReason(st.Lease, now)
 	case e.Phase == PhaseFrozen:
-		return StatusFrozen, frozenReason(e, ev)
+		return LivenessFrozen, frozenReason(e, ev)
 	case e.Phase == PhaseArchived:
-		return StatusArchived, "shelved"
+		return LivenessArchived, "shelved"
 	case e.Phase != PhaseLive:
-		return StatusUnknown, fmt.Sprintf("the phase %q is not known to this version", string(e.Phase))
+		return LivenessUnknown, fmt.Sprintf("the phase %q is not known to this version", string(e.Phase))
 	case ev.Process == Gone && e.PID == 0 && ev.Launcher == Running:
-		return StatusUnknown, "starting: no process yet, and its launcher runs"
+		return LivenessUnknown, "starting: no process yet, and its launcher runs"
 	case ev.Process == Gone && e.PID == 0 && ev.Launcher != Gone:
-		return StatusUnknown, "it never had a process, and its launcher is not known"
+		return LivenessUnknown, "it never had a process, and its launcher is not known"
 	case ev.Process == Unknown:
-		return StatusUnknown, orElse(ev.ProcessWhy, "whether its process runs could not be found out")
+		return LivenessUnknown, orElse(ev.ProcessWhy, "whether its process runs could not be found out")
 	case ev.Process == Gone:
-		return StatusOrphaned, orphanedReason(e, ev)
+		return LivenessOrphaned, orphanedReason(e, ev)
 	case ev.Mux == MuxDetached:
-		return StatusDetached, "it runs, and nobody looks at it: attach reopens it"
+		return LivenessDetached, "it runs, and nobody looks at it: attach reopens it"
 	case st.Working == nil:
-		return StatusIdle, "it runs; whether it makes progress is not known"
+		return LivenessIdle, "it runs; whether it makes progress is not known"
 	case *st.Working:
-		return StatusWorking, "it made progress " + ago(now.Sub(ev.progressAt()))
+		return LivenessWorking, "it made progress " + ago(now.Sub(ev.progressAt()))
 	}
-	return StatusIdle, "it runs, without progress since " + st.LastActiveAt.Format(timeLayout)
+	return LivenessIdle, "it runs, without progress since " + st.LastActiveAt.Format(timeLayout)
 }
 
 func inFlightReason(l *LeaseStatus, now time.Time) string {
