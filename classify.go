@@ -265,3 +265,8 @@ func prefixed(before, s, after string) string {
 	}
 	return before + s + after
 }
+
+// alive reports whether the session's process is known to run.
+func (l Liveness) alive() bool {
+	return l == LivenessWorking || l == LivenessIdle || l == LivenessDetached
+}

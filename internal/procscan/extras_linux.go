@@ -68,7 +68,7 @@ func (s *System) still(p Proc, readErr error) error {
 	switch {
 	case err != nil:
 		return err
-	case st.Start != p.Start, st.Gone() && vanished(readErr):
+	case st.Start != p.Start, st.Gone() && readErr != nil && !errors.Is(readErr, ErrNoEnviron):
 		return ErrGone
 	}
 	return nil
@@ -121,6 +121,8 @@ func (s *System) environ(p Proc) (Env, error) {
 func settleEnviron(block []byte, readErr error, st statLine) (env Env, err error, ok bool) {
 	size := st.envEnd - st.envStart
 	switch {
+	case st.Gone() && len(block) == 0: // whose folder even its owner may be refused
+		return Env{}, ErrNoEnviron, true
 	case readErr != nil && !vanished(readErr):
 		return Env{}, readErr, true
 	case st.envEnd == 0 && len(block) == 0 && !errors.Is(readErr, fs.ErrNotExist):
