@@ -34,8 +34,7 @@ func TestTrapSpringsForAPersonsGit(t *testing.T) {
 }
 
 func TestConfiguredHooksAreDisabledByName(t *testing.T) {
-	var w work
-	w.parseConfig([]byte("hook.lint.event\nreference-transaction\x00hook.lint.command\nx\x00hook.a.b.command\ny\x00" +
+	w := parseConfig([]byte("hook.lint.event\nreference-transaction\x00hook.lint.command\nx\x00hook.a.b.command\ny\x00" +
 		"filter.f.g.clean\nc\x00filter.f.g.process\np\x00filter.novalue.required\x00core.sparsecheckout\ntrue\x00core.sparsecheckout\nfalse\x00"))
 	if want := []setting{{"hook.lint.enabled", "false"}, {"hook.a.b.enabled", "false"}}; !slices.Equal(w.hooks, want) {
 		t.Errorf("%v", w.hooks)
@@ -105,7 +104,7 @@ func TestKilledSnapshotIsFinishedByTheNext(t *testing.T) {
 [ -n "$hit" ] || exec git "$@"
 case $KILL in before*) kill -9 $PPID;; *) git "$@"; kill -9 $PPID;; esac`)
 	before := s.observe("r")
-	for _, step := range []string{"rev-parse", "status", "ls-files", "update-index", "write-tree", "diff-tree", "commit-tree", "update-ref", "update-ref"} {
+	for _, step := range []string{"config", "rev-parse", "status", "update-index", "write-tree", "diff-tree", "commit-tree", "update-ref", "update-ref"} {
 		for _, at := range []string{"before " + step, "after " + step} {
 			cmd := exec.Command(self, "-test.run=^"+t.Name()+"$", "-test.count=1")
 			cmd.Env = append(os.Environ(), "GITCMD_KILLED_HOME="+s.home, "GITCMD_KILLED_AT="+at)
@@ -350,6 +349,29 @@ func TestObjectLostInAPowerCutIsNotTakenForHeld(t *testing.T) {
 	snap, err := s.run.Snapshot(testContext(t), s.options("r", "id"))
 	if !errors.Is(err, ErrBroken) || snap.Ref != "" || s.git("r", "for-each-ref", RescuePrefix) != "" {
 		t.Errorf("%+v, %v", snap, err)
+	}
+}
+
+func TestUnchangedFilesAreNotReadAgain(t *testing.T) {
+	s := newSandbox(t)
+	s.git(".", "init", "-q", "r")
+	s.write(s.path("r/.gitattributes"), "*.txt filter=seen\n")
+	for i := range 40 {
+		s.writeEarlier(fmt.Sprintf("r/d%d/f.txt", i), "as committed\n")
+	}
+	s.commit("r", "first")
+	s.git("r", "config", "filter.seen.clean", "echo %f >> "+s.path("seen")+"; cat")
+	s.git("r", "update-index", "--skip-worktree", "d7/f.txt") // has the copied index written before it is read
+	s.write(s.path("r/d3/f.txt"), "edited\n")
+	s.write(s.path("r/d7/f.txt"), "edited too\n")
+	snap, err := s.run.Snapshot(testContext(t), s.options("r", "id"))
+	if err != nil || !slices.Equal(snap.Paths, []string{"d3/f.txt", "d7/f.txt"}) {
+		t.Fatalf("%+v, %v", snap, err)
+	}
+	for line := range strings.Lines(s.read("seen")) {
+		if name := strings.TrimSpace(line); name != "d3/f.txt" && name != "d7/f.txt" {
+			t.Errorf("read %s", name)
+		}
 	}
 }
 
