@@ -20,7 +20,7 @@ func enrol(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) erro
 			return err
 		}
 		defer s.Close()
-		e, err := s.Enrol(ctx, *pid, &ledger.EnrolOptions{Runtime: *name, By: ledger.EnrolledByDiscovery})
+		e, _, err := s.Enrol(ctx, *pid, &ledger.EnrolOptions{Runtime: *name, By: ledger.EnrolledByDiscovery})
 		if err != nil {
 			return err
 		}

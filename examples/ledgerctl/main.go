@@ -19,6 +19,9 @@ import (
 )
 
 func main() {
+	if id := os.Getenv(demoAgentEnv); id != "" {
+		os.Exit(demoAgent(id, os.Stdin, os.Stdout))
+	}
 	// A second interrupt kills at once: the ledger loses nothing by that.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -48,6 +51,11 @@ func commands() []command {
 		{"list", "", "show the open sessions", list},
 		{"show", "ID", "show everything about one session", show},
 		{"enrol", "", "adopt a running process: -runtime NAME -pid N", enrol},
+		{"kill", "ID…", "end sessions for good, and keep their work", kill},
+		{"rescue", "ID", "keep the uncommitted work of a dead session", rescue},
+		{"rescues", "[REPO]", "list the rescued work of a repository", rescues},
+		{"reconcile", "", "settle what a dead coordinator left half done", reconcile},
+		{"watch", "", "show changes and exits as they happen", watch},
 		{"doctor", "", "say what is wrong, and mend it where asked to", doctor},
 	}
 }
