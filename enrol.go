@@ -57,27 +57,6 @@ func (s *Store) Enrol(ctx context.Context, pid int, opts *EnrolOptions) (row Ent
 	return s.enrolIn(ctx, p, pid, o)
 }
 
-// enrolAbove is [Store.Enrol] for the session that the process pid works for: the nearest
-// process of the runtime among its ancestors. A hook speaks for that one, not for the row
-// whose id it inherited. Where there is none the error is [ErrNotFound].
-func (s *Store) enrolAbove(ctx context.Context, pid int, runtime string, o EnrolOptions) (row Entry, adopted bool, err error) {
-	if err := s.begin(ctx); err != nil {
-		return Entry{}, false, err
-	}
-	p, err := s.chainPass(pid)
-	if err != nil {
-		return Entry{}, false, fmt.Errorf("ledger: enrol the session of process %d: %w: %w", pid, ErrUnknown, err)
-	}
-	cs := p.candidates()
-	for i := len(cs) - 1; i >= 0; i-- { // the nearest is the last
-		if cs[i].runtime == runtime && cs[i].process.PID != pid {
-			cs[i].young = false // what has run a hook has started its program
-			return s.enrolIn(ctx, p, cs[i].process.PID, o)
-		}
-	}
-	return Entry{}, false, fmt.Errorf("ledger: enrol: %w: no session of %s above process %d", ErrNotFound, runtime, pid)
-}
-
 func (s *Store) enrolIn(ctx context.Context, p *pass, pid int, o EnrolOptions) (row Entry, adopted bool, err error) {
 	plan, err := s.plan(ctx, p, nil)
 	if err != nil {

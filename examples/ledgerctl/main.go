@@ -51,6 +51,7 @@ func commands() []command {
 		{"list", "", "show the open sessions", list},
 		{"show", "ID", "show everything about one session", show},
 		{"enrol", "", "adopt a running process: -runtime NAME -pid N", enrol},
+		{"hook", "RUNTIME", "take an agent's hook payload on standard input; silent, always exit 0", hook},
 		{"kill", "ID…", "end sessions for good, and keep their work", kill},
 		{"rescue", "ID", "keep the uncommitted work of a dead session", rescue},
 		{"rescues", "[REPO]", "list the rescued work of a repository", rescues},
