@@ -50,14 +50,21 @@ const exiting = 0x00000004
 // statLine is what a stat file tells beyond Proc.
 type statLine struct {
 	Proc
-	exiting          bool
-	argStart, argEnd uint64 // addresses; 0 when not permitted, or without memory
+	exiting bool
+
+	// Addresses; 0 or 1 when not permitted, or without memory.
+	code             uint64
+	argStart, argEnd uint64
 	envStart, envEnd uint64
 }
 
 // dying says that the process has given back its memory, for good. Of a process with
 // several threads that may be true of the first one only.
 func (st *statLine) dying() bool { return st.Gone() || st.exiting && st.Threads <= 1 }
+
+// loaded says that the addresses are to be seen and final. While a program is set up, those
+// of arguments and environment enclose nothing; that of the code is stored after them.
+func (st *statLine) loaded() bool { return st.code > 1 && st.envEnd != 0 }
 
 // leaderless says that the first thread has ended, while others may run. What the process
 // has shows only in their folders.
@@ -117,7 +124,7 @@ func (st *statLine) set(field int, text []byte) bool {
 		return true
 	}
 	switch field {
-	case 4, 7, 9, 14, 15, 20, 22, 48, 49, 50, 51:
+	case 4, 7, 9, 14, 15, 20, 22, 26, 48, 49, 50, 51:
 	default:
 		return len(text) > 0
 	}
@@ -151,6 +158,8 @@ func (st *statLine) set(field int, text []byte) bool {
 		return n <= math.MaxInt32
 	case 22:
 		st.Start = n
+	case 26:
+		st.code = n
 	case 48:
 		st.argStart = n
 	case 49:
