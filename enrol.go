@@ -14,8 +14,7 @@ type EnrolOptions struct {
 	Runtime string
 	// By is recorded as [Entry.EnrolledBy]. "": EnrolledByDiscovery.
 	By string
-	// Panes asks a tmux server which pane holds the session. Nil: the location is what the
-	// process table tells, and no more.
+	// Panes asks a tmux server which pane holds the session. Nil: Store.LookUpPane.
 	Panes PaneLookup
 
 	word *hookWord // what a hook said of the conversation
@@ -171,6 +170,9 @@ type enroller struct {
 }
 
 func (s *Store) enroller(p *pass, plan []match, o EnrolOptions) *enroller {
+	if o.Panes == nil {
+		o.Panes = s.LookUpPane
+	}
 	en := &enroller{store: s, pass: p, plan: plan, opts: o, at: make(map[int]int, len(plan)), rows: map[int]string{}}
 	for i := range plan {
 		en.at[plan[i].process.PID] = i
