@@ -118,3 +118,17 @@ func because(bad bool, reason string) string {
 	}
 	return ""
 }
+
+// Actions says which actions are open on the session now, and why the others are not.
+func (s Session) Actions() []ActionState {
+	v := seen{Liveness: s.Status.State, Session: s.Status.process}
+	if l := s.Status.Lease; l != nil && l.Stale != nil {
+		v.Stale = *l.Stale
+	}
+	return actions(s.Entry, v)
+}
+
+// Activity condenses the session for a progress display.
+func (s Session) Activity() Activity {
+	return activity(s.Entry.State(), s.Status.State, s.Status.Working)
+}

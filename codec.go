@@ -38,10 +38,18 @@ var (
 		json.FormatNilSliceAsNull(true),
 		json.WithMarshalers(json.JoinMarshalers(
 			json.MarshalToFunc(encodeText),
+			json.MarshalToFunc(encodeInt),
 			json.MarshalToFunc(encodeTime),
 			json.MarshalToFunc(encodeProcess),
 		)),
 	)
+	// showOptions are for what goes out beside rows: there a count of 0 is a count.
+	showOptions = json.WithMarshalers(json.JoinMarshalers(
+		json.MarshalToFunc(encodeText),
+		json.MarshalToFunc(encodeMux),
+		json.MarshalToFunc(encodeTime),
+		json.MarshalToFunc(encodeProcess),
+	))
 	decodeOptions = json.JoinOptions(
 		jsontext.PreserveRawStrings(true),
 		json.WithUnmarshalers(json.JoinUnmarshalers(
@@ -110,6 +118,15 @@ func encodeText(enc *jsontext.Encoder, s string) error {
 		return enc.WriteToken(jsontext.String(quoteBytes(s)))
 	}
 	return errors.ErrUnsupported // the default does the rest
+}
+
+// encodeInt writes 0 as null: no member of this type has it for a value. (Counts are left
+// out where they are zero.)
+func encodeInt(enc *jsontext.Encoder, n int) error {
+	if n == 0 {
+		return enc.WriteToken(jsontext.Null)
+	}
+	return errors.ErrUnsupported
 }
 
 // decodeText undoes encodeText.

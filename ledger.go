@@ -29,6 +29,7 @@ type Options struct {
 	Runtimes *Runtimes     // nil: BuiltinRuntimes
 	Logger   *slog.Logger  // nil: silent
 	LockWait time.Duration // longest wait for a lock where the context has no deadline; 0: 10 s
+	Grace    time.Duration // least age of a dead owner's lease before it is stale; 0: DefaultGrace, less than 0: none
 }
 
 // Store is a ledger on disk. It is safe for concurrent use by any number of goroutines
@@ -38,20 +39,23 @@ type Options struct {
 // Every method that waits obeys its context. Without a deadline, a lock is waited for
 // no longer than Options.LockWait.
 type Store struct {
-	root     string
-	clock    Clock
-	home     string
-	runtimes *Runtimes
-	logger   *slog.Logger
-	lockWait time.Duration
-	procs    *table
-	rows     *flock.Set // locks/
-	passes   *flock.Set // locks of whole passes, in the root itself
-	cache    cache
-	folders  folders
-	closed   context.Context
-	close    context.CancelFunc
-	tag      func() string
+	root        string
+	clock       Clock
+	home        string
+	runtimes    *Runtimes
+	logger      *slog.Logger
+	lockWait    time.Duration
+	grace       time.Duration
+	procs       *table
+	rows        *flock.Set // locks/
+	passes      *flock.Set // locks of whole passes, in the root itself
+	cache       cache
+	transcripts transcripts
+
+	folders folders
+	closed  context.Context
+	close   context.CancelFunc
+	tag     func() string
 }
 
 const (
@@ -99,6 +103,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 		runtimes: o.Runtimes,
 		logger:   o.Logger,
 		lockWait: cmp.Or(o.LockWait, defaultWait),
+		grace:    o.Grace,
 		procs:    newTable(o.ProcFS),
 		rows:     flock.NewSet(filepath.Join(root, dirLocks), o.ProcFS),
 		passes:   flock.NewSet(root, o.ProcFS),

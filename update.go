@@ -173,7 +173,10 @@ func (s *Store) writeRow(sub, id string, data []byte, durably bool) error {
 	if err != nil {
 		return fmt.Errorf("ledger: write %q: %w", id, err)
 	}
-	return writeError(id, d.Replace(s.tag(), id+rowExtension, data, durably))
+	if !durably {
+		return writeError(id, d.ReplaceRelaxed(s.tag(), id+rowExtension, data))
+	}
+	return writeError(id, d.Replace(s.tag(), id+rowExtension, data, true))
 }
 
 // removeRow deletes a row's file; its claims end with it.

@@ -1,3 +1,5 @@
+//go:build unix
+
 package gitcmd
 
 import (
@@ -74,6 +76,17 @@ func (s *sandbox) write(path, content string) {
 		s.t.Fatal(err)
 	}
 	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// writeEarlier makes a file older than the index will be: git reads those of the same instant
+// again, as they could have been edited since.
+func (s *sandbox) writeEarlier(rel, content string) {
+	s.t.Helper()
+	s.write(s.path(rel), content)
+	hourAgo := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(s.path(rel), hourAgo, hourAgo); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -24,7 +24,7 @@ type Proc struct {
 	ArgsCut bool
 
 	Comm string   // the name that the kernel keeps, any bytes
-	Args []string // the command line, any bytes; nil for kernel threads and zombies
+	Args []string // the command line, any bytes; nil for kernel threads and dying processes
 }
 
 // Gone says whether the process has ended and only waits to be collected: its state is
@@ -51,8 +51,17 @@ const exiting = 0x00000004
 type statLine struct {
 	Proc
 	exiting          bool
-	envStart, envEnd uint64 // addresses; 0 when not permitted, or without memory
+	argStart, argEnd uint64 // addresses; 0 when not permitted, or without memory
+	envStart, envEnd uint64
 }
+
+// dying says that the process has given back its memory, for good. Of a process with
+// several threads that may be true of the first one only.
+func (st *statLine) dying() bool { return st.Gone() || st.exiting && st.Threads <= 1 }
+
+// leaderless says that the first thread has ended, while others may run. What the process
+// has shows only in their folders.
+func (p *Proc) leaderless() bool { return p.State == 'Z' && p.Threads > 1 }
 
 var errStat = errors.New("malformed stat line")
 
@@ -101,14 +110,14 @@ func parseStat(line []byte) (st statLine, comm []byte, err error) {
 // set stores one field, numbered as in proc(5).
 func (st *statLine) set(field int, text []byte) bool {
 	if field == 3 {
-		if len(text) != 1 {
+		if len(text) != 1 || (text[0]|0x20) < 'a' || (text[0]|0x20) > 'z' {
 			return false
 		}
 		st.State = text[0]
 		return true
 	}
 	switch field {
-	case 4, 7, 9, 14, 15, 20, 22, 50, 51:
+	case 4, 7, 9, 14, 15, 20, 22, 48, 49, 50, 51:
 	default:
 		return len(text) > 0
 	}
@@ -142,6 +151,10 @@ func (st *statLine) set(field int, text []byte) bool {
 		return n <= math.MaxInt32
 	case 22:
 		st.Start = n
+	case 48:
+		st.argStart = n
+	case 49:
+		st.argEnd = n
 	case 50:
 		st.envStart = n
 	case 51:

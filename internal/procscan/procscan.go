@@ -37,8 +37,8 @@ var (
 	// ErrHidden says that the mount hides processes and a process with that pid exists or
 	// may exist.
 	ErrHidden = errors.New("process may be hidden by the proc mount")
-	// ErrNoEnviron says that the process is there but has no environment: a kernel thread,
-	// a zombie, or one that is just exiting or starting another program.
+	// ErrNoEnviron says that the process is there but has no environment, and will have none:
+	// it is a kernel thread, a zombie, or about to become one.
 	ErrNoEnviron = errors.New("process has no environment")
 	// ErrDeleted says that the file or folder has been deleted; it comes with the path
 	// that it had.
@@ -52,7 +52,8 @@ var (
 // System reads one mounted proc file system. Use [New]; the zero value does not work.
 // It holds no descriptor and is safe for concurrent use.
 type System struct {
-	root string
+	root       string
+	extraLimit time.Duration // of one read of an extra
 
 	mu       sync.Mutex
 	bootID   string
@@ -65,7 +66,7 @@ func New(root string) *System {
 	if root == "" {
 		root = defaultRoot
 	}
-	return &System{root: filepath.Clean(root)}
+	return &System{root: filepath.Clean(root), extraLimit: 2 * time.Second}
 }
 
 const defaultRoot = "/proc"

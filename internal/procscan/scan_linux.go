@@ -14,13 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds in time. A read of a process's memory waits for a lock of that process, which a
-// driver or a network file system can hold for ever; such a read cannot be interrupted, so
-// it is left behind on a thread of its own.
-const (
-	scanLimit  = 30 * time.Second
-	extraLimit = 2 * time.Second
-)
+// scanLimit bounds a snapshot in time. A read of a process's memory waits for a lock of that
+// process, which a driver or a network file system can hold for ever; such a read cannot be
+// interrupted, so it is left behind on a thread of its own.
+const scanLimit = 30 * time.Second
 
 // vanished says whether an error means that the process has ended: its folder is missing,
 // or a read through a descriptor of it was refused.
@@ -85,8 +82,8 @@ func (s *System) missing(pid int) error {
 // statSize is more than the longest stat line: 52 numbers of 20 digits and a name.
 const statSize = 4096
 
-// readStat reads an open stat file into buf. The kernel writes the whole line in answer to
-// one read, at one moment.
+// readStat reads an open stat file into buf. It must be about pid, unless that is 0. The
+// kernel writes the whole line in answer to one read, at one moment.
 func readStat(fd, pid int, buf []byte) (statLine, []byte, error) {
 	n, err := pread(fd, buf, 0)
 	if err != nil {
@@ -96,7 +93,7 @@ func readStat(fd, pid int, buf []byte) (statLine, []byte, error) {
 		return statLine{}, nil, ErrTooLarge
 	}
 	st, comm, err := parseStat(buf[:n])
-	if err == nil && st.PID != pid {
+	if err == nil && pid != 0 && st.PID != pid {
 		err = fmt.Errorf("%w: it is about process %d", errStat, st.PID)
 	}
 	return st, comm, err
@@ -230,7 +227,10 @@ func (sc *scan) table() error {
 	sc.extras = make([]*extras, 0, len(names))
 	sc.mu.Unlock()
 
-	r := newReader(int(root.Fd()), sc.environ)
+	r, err := sc.sys.newReader(int(root.Fd()), sc.environ)
+	if err != nil {
+		return err
+	}
 	for _, name := range names {
 		p, err := r.process(name)
 		if vanished(err) {
@@ -261,18 +261,20 @@ func parsePID(name string) int {
 // reader reads processes one after the other into the same buffers.
 type reader struct {
 	root    int
+	real    bool // a proc file system, no tree of files
 	stat    []byte
 	cmdline []byte
 	environ []byte  // nil when environments are not wanted
 	extras  *extras // of the last process
 }
 
-func newReader(root int, environ bool) *reader {
-	r := &reader{root: root, stat: make([]byte, statSize), cmdline: make([]byte, maxCmdline+1)}
+func (s *System) newReader(root int, environ bool) (*reader, error) {
+	real, err := s.realProc()
+	r := &reader{root: root, real: real, stat: make([]byte, statSize), cmdline: make([]byte, maxCmdline+1)}
 	if environ {
 		r.environ = make([]byte, environSize)
 	}
-	return r
+	return r, err
 }
 
 // process reads one process. With an error, a Proc with a pid is what could be read.
@@ -282,25 +284,31 @@ func newReader(root int, environ bool) *reader {
 // system calls less than a descriptor of the folder.
 func (r *reader) process(name string) (Proc, error) {
 	r.extras = nil
-	stat, err := open(r.root, name+"/stat", unix.O_RDONLY)
+	pin, err := open(r.root, name+"/stat", unix.O_RDONLY)
 	if err != nil {
 		return Proc{}, err
 	}
-	defer unix.Close(stat)
+	defer unix.Close(pin)
 	n, argsErr := r.args(name)
 	var block []byte
 	var envErr error
 	if r.environ != nil {
 		block, envErr = readEnviron(r.root, name+"/environ", r.environ)
 	}
-	st, comm, err := readStat(stat, parsePID(name), r.stat)
+	st, comm, err := readStat(pin, parsePID(name), r.stat)
 	if err != nil {
 		return Proc{}, err
 	}
 	if r.environ != nil {
 		if env, err, ok := settleEnviron(block, envErr, st); ok {
 			r.extras = new(extras)
-			r.extras.environ.set(env, err)
+			r.extras.environ.set(env, extraError(st.PID, "environment", err))
+		}
+	}
+	if n == 0 && argsErr == nil && r.real && !st.Kernel && !st.dying() {
+		n, argsErr = r.argsAgain(name, pin, &st)
+		if vanished(argsErr) {
+			return Proc{}, argsErr
 		}
 	}
 	p := st.Proc
@@ -318,6 +326,63 @@ func (r *reader) process(name string) (Proc, error) {
 	p.Args, cut = splitArgs(text[:n])
 	p.ArgsCut = p.ArgsCut || cut
 	return p, nil
+}
+
+// settling is how long to wait, between tries, for a process to get on with starting
+// another program: while that is set up, it has neither arguments nor an environment.
+var settling = [...]time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond}
+
+// argsAgain reads the command line of a living process that seemed to have none.
+func (r *reader) argsAgain(name string, pin int, st *statLine) (int, error) {
+	buf := make([]byte, statSize)
+	for _, pause := range settling {
+		if st.argEnd != 0 && st.argStart == st.argEnd {
+			return 0, nil // it was started without
+		}
+		time.Sleep(pause)
+		folder := name
+		if st.leaderless() {
+			folder += livingThread(r.root, name)
+		}
+		n, err := r.args(folder)
+		if err != nil && !vanished(err) {
+			return 0, err
+		}
+		again, _, err := readStat(pin, st.PID, buf)
+		if err != nil {
+			return 0, err
+		}
+		if n > 0 || again.dying() {
+			st.Proc = again.Proc
+			return n, nil
+		}
+	}
+	return 0, errors.New("it is empty")
+}
+
+// livingThread returns the folder of a thread that runs, below that of its process whose first
+// thread has ended: "/task/7", or "".
+func livingThread(dir int, process string) string {
+	fd, err := open(dir, process+"/task", unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return ""
+	}
+	task := os.NewFile(uintptr(fd), "task")
+	defer task.Close()
+	names, _ := task.Readdirnames(-1)
+	for _, name := range names {
+		stat, err := open(fd, name+"/stat", unix.O_RDONLY)
+		if err != nil {
+			continue
+		}
+		var buf [statSize]byte
+		st, _, err := readStat(stat, parsePID(name), buf[:])
+		unix.Close(stat)
+		if err == nil && !st.exiting && st.State != 'Z' && st.State != 'X' {
+			return "/task/" + name
+		}
+	}
+	return ""
 }
 
 // args reads a command line into r.cmdline.
