@@ -121,7 +121,7 @@ func because(bad bool, reason string) string {
 
 // Actions says which actions are open on the session now, and why the others are not.
 func (s Session) Actions() []ActionState {
-	v := seen{Liveness: s.Status.State, Session: s.Status.process}
+	v := actionView{Liveness: s.Status.State, Session: s.Status.process}
 	if l := s.Status.Lease; l != nil && l.Stale != nil {
 		v.Stale = *l.Stale
 	}

@@ -11,7 +11,7 @@ func TestActions(t *testing.T) {
 	live := Entry{SchemaVersion: 1, Phase: PhaseLive, Runtime: "claude", SessionID: "c", PaneID: "%1", PID: 1}
 	frozenRow := live
 	frozenRow.Phase, frozenRow.Frozen = PhaseFrozen, &Frozen{Attempt: "a"}
-	lease := &Lease{Op: OpFreeze, Attempt: "a", Nonce: "n", Owner: owner, AcquiredAt: noon}
+	lease := &Lease{Op: OpFreeze, Attempt: "a", Nonce: "n", Owner: ownerProc, AcquiredAt: midday}
 	with := func(e Entry, mend func(*Entry)) Entry { mend(&e); return e }
 	for _, tt := range []struct {
 		name string
@@ -27,15 +27,15 @@ func TestActions(t *testing.T) {
 		{"not classified", live, actionView{}, "kill"},
 		{"orphaned", live, actionView{Liveness: LivenessOrphaned, Session: Gone}, "resume handoff kill drop"},
 		{"orphaned, without a conversation", with(live, func(e *Entry) { e.SessionID = "" }), actionView{Liveness: LivenessOrphaned, Session: Gone}, "handoff kill drop"},
-		{"tombstoned", with(live, func(e *Entry) { e.KillIntentAt = noon }), actionView{Liveness: LivenessOrphaned, Session: Gone}, "kill drop"},
+		{"tombstoned", with(live, func(e *Entry) { e.KillIntentAt = midday }), actionView{Liveness: LivenessOrphaned, Session: Gone}, "kill drop"},
 		{"in flight", with(live, func(e *Entry) { e.Lease = lease }), actionView{Liveness: LivenessInFlight, Session: Running}, "kill"},
 		{"in flight, stale, process gone", with(live, func(e *Entry) { e.Lease = lease }), actionView{Liveness: LivenessInFlight, Session: Gone, Stale: true}, "kill drop"},
 		{"frozen", frozenRow, actionView{Liveness: LivenessFrozen, Session: Gone}, "restore kill drop"},
 		{"frozen, and a process runs", frozenRow, actionView{Liveness: LivenessFrozen, Session: Running}, "kill"},
 		{"frozen, without a conversation", with(frozenRow, func(e *Entry) { e.SessionID = "" }), actionView{Liveness: LivenessFrozen, Session: Gone}, "kill drop"},
 		{"archived", with(live, func(e *Entry) { e.Phase = PhaseArchived }), actionView{Liveness: LivenessArchived, Session: Gone}, "kill drop"},
-		{"finished", with(live, func(e *Entry) { e.Phase, e.FinishedAt = PhaseFinished, noon }), actionView{Liveness: LivenessFinished, Session: Gone}, "drop"},
-		{"attention leaves kill and drop open", with(live, func(e *Entry) { e.Attention = &Note{Since: noon, Reason: "x"} }), actionView{Liveness: LivenessOrphaned, Session: Gone}, "resume handoff kill drop"},
+		{"finished", with(live, func(e *Entry) { e.Phase, e.FinishedAt = PhaseFinished, midday }), actionView{Liveness: LivenessFinished, Session: Gone}, "drop"},
+		{"attention leaves kill and drop open", with(live, func(e *Entry) { e.Attention = &Note{Since: midday, Reason: "x"} }), actionView{Liveness: LivenessOrphaned, Session: Gone}, "resume handoff kill drop"},
 		{"newer schema", with(live, func(e *Entry) { e.SchemaVersion = 2 }), actionView{Liveness: LivenessOrphaned, Session: Gone}, ""},
 	} {
 		var open []string

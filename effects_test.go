@@ -10,17 +10,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// row returns a live row with everything in it that an event could lose.
-func rowWith(process ProcessID, mend func(*Entry)) Entry {
+// rowWith returns a live row with everything in it that an event could lose.
+func rowWith(p ProcessID, mend func(*Entry)) Entry {
 	ticks := uint64(9)
 	e := Entry{
 		SchemaVersion: 1, LedgerID: "a", Runtime: "claude", Phase: PhaseLive, Epoch: 3,
-		StartedAt: noon.Add(-time.Hour), SessionID: "conv-1", TranscriptPath: "/t/1",
-		PID: process.PID, PIDStartTicks: &process.StartTicks, HostID: process.HostID, BootID: process.BootID,
-		PIDNamespace: process.PIDNamespace, TimeNamespace: process.TimeNamespace,
-		CPUTicks: &ticks, ProcessDescribedAt: noon, Waiting: &Waiting{Kind: "input", Since: noon},
+		StartedAt: midday.Add(-time.Hour), SessionID: "conv-1", TranscriptPath: "/t/1",
+		PID: p.PID, PIDStartTicks: &p.StartTicks, HostID: p.HostID, BootID: p.BootID,
+		PIDNamespace: p.PIDNamespace, TimeNamespace: p.TimeNamespace,
+		CPUTicks: &ticks, ProcessDescribedAt: midday, Waiting: &Waiting{Kind: "input", Since: midday},
 		Mux: Mux{Kind: MuxTmux, Socket: "/s", Target: "t"}, TmuxSession: "t", TmuxSocket: "/s",
-		PaneID: "%1", PaneServer: server, Window: "w", Slot: 2,
+		PaneID: "%1", PaneServer: serverProc, Window: "w", Slot: 2,
 	}
 	if mend != nil {
 		mend(&e)
@@ -30,7 +30,7 @@ func rowWith(process ProcessID, mend func(*Entry)) Entry {
 
 func mustAdvance(t *testing.T, e *Entry, ev Event, facts Facts) {
 	t.Helper()
-	ev.Facts, ev.At, ev.BootSec = facts, noon, 5000
+	ev.Facts, ev.At, ev.BootSec = facts, midday, 5000
 	if out, _, err := advance(e, ev); out != Applied || err != nil {
 		t.Fatalf("%s: %s, %v", ev.Kind, out, err)
 	}
@@ -38,9 +38,9 @@ func mustAdvance(t *testing.T, e *Entry, ev Event, facts Facts) {
 
 // TestBlanksNeverOverwrite (case 27).
 func TestBlanksNeverOverwrite(t *testing.T) {
-	e := rowWith(agent, nil)
+	e := rowWith(agentProc, nil)
 	want := e.clone()
-	mustAdvance(t, &e, Bind("", agent, Location{}), Facts{})
+	mustAdvance(t, &e, Bind("", agentProc, Location{}), Facts{})
 	if !reflect.DeepEqual(want, e) {
 		t.Errorf("an empty event has changed the row:\n%s", cmp.Diff(want, e, cmp.AllowUnexported(Entry{}, ProcessID{}, unknown{}, Mux{}, Waiting{})))
 	}
@@ -49,11 +49,11 @@ func TestBlanksNeverOverwrite(t *testing.T) {
 	if e.TranscriptPath != "/t/1" {
 		t.Errorf("transcript path %q", e.TranscriptPath)
 	}
-	mustAdvance(t, &e, Bind("", agent, Location{PaneID: "%7", PaneServer: server}), Facts{})
+	mustAdvance(t, &e, Bind("", agentProc, Location{PaneID: "%7", PaneServer: serverProc}), Facts{})
 	if e.PaneID != "%7" || e.Window != "w" || e.Slot != 2 || e.Mux.Target != "t" || e.CPUTicks == nil || e.Epoch != 3 {
 		t.Errorf("a new pane alone: %+v", e)
 	}
-	mustAdvance(t, &e, Bind("", agent, Location{Window: "w2"}), Facts{})
+	mustAdvance(t, &e, Bind("", agentProc, Location{Window: "w2"}), Facts{})
 	if e.Window != "w2" || e.Slot != 0 || e.PaneID != "%7" {
 		t.Errorf("a new window has its slot 0: %q %d %q", e.Window, e.Slot, e.PaneID)
 	}
@@ -62,13 +62,13 @@ func TestBlanksNeverOverwrite(t *testing.T) {
 // TestAnotherServerTakesItsNamesAlong: what the old multiplexer called things is not
 // mixed with the new one.
 func TestAnotherServerTakesItsNamesAlong(t *testing.T) {
-	e := rowWith(agent, nil)
-	mustAdvance(t, &e, Bind("", agent, Location{Mux: Mux{Kind: MuxTmux, Socket: "/other"}}), Facts{})
+	e := rowWith(agentProc, nil)
+	mustAdvance(t, &e, Bind("", agentProc, Location{Mux: Mux{Kind: MuxTmux, Socket: "/other"}}), Facts{})
 	if e.Mux.Target != "" || e.TmuxSession != "" || e.TmuxSocket != "/other" || e.PaneID != "" || !e.PaneServer.IsZero() {
 		t.Errorf("%+v, %q, %q, %q", e.Mux, e.TmuxSession, e.TmuxSocket, e.PaneID)
 	}
-	e = rowWith(agent, nil)
-	mustAdvance(t, &e, Bind("", agent, Location{Mux: Mux{Kind: MuxDtach, Socket: "/d"}}), Facts{})
+	e = rowWith(agentProc, nil)
+	mustAdvance(t, &e, Bind("", agentProc, Location{Mux: Mux{Kind: MuxDtach, Socket: "/d"}}), Facts{})
 	if e.TmuxSession != "" || e.TmuxSocket != "" || e.PaneID != "" || e.Mux.Kind != MuxDtach || e.Mux.Socket != "/d" {
 		t.Errorf("tmux names beside dtach: %+v, %q, %q", e.Mux, e.TmuxSession, e.PaneID)
 	}
@@ -77,11 +77,11 @@ func TestAnotherServerTakesItsNamesAlong(t *testing.T) {
 // TestProcessChangesWhole: the members of a process identity change together, what was
 // measured of the old one goes, and the birth stays.
 func TestProcessChangesWhole(t *testing.T) {
-	e := rowWith(agent, func(e *Entry) {
-		e.Attention = &Note{Since: noon, Reason: "x"}
-		e.EndNoted = &EndNoted{At: noon, ProcessKey: agent.Key()}
+	e := rowWith(agentProc, func(e *Entry) {
+		e.Attention = &Note{Since: midday, Reason: "x"}
+		e.EndNoted = &EndNoted{At: midday, ProcessKey: agentProc.Key()}
 	})
-	p := second
+	p := secondProc
 	p.HostID, p.BootID, p.PIDNamespace, p.TimeNamespace = "h2", "b2", 8, 9
 	mustAdvance(t, &e, Bind("", p, Location{}), Facts{Recorded: Gone, Subject: Running, Claimed: No})
 	if e.Process() != p {
@@ -90,7 +90,7 @@ func TestProcessChangesWhole(t *testing.T) {
 	if e.CPUTicks != nil || !e.ProcessDescribedAt.IsZero() || e.Waiting != nil || e.Attention != nil || e.EndNoted != nil {
 		t.Error("something of the old process is left")
 	}
-	if !e.StartedAt.Equal(noon.Add(-time.Hour)) || e.Epoch != 4 {
+	if !e.StartedAt.Equal(midday.Add(-time.Hour)) || e.Epoch != 4 {
 		t.Errorf("started %v, epoch %d", e.StartedAt, e.Epoch)
 	}
 }
@@ -98,36 +98,36 @@ func TestProcessChangesWhole(t *testing.T) {
 // TestFreezeAndRestoreKeepCaptures follows the captures of a session through verified
 // and unverified restores.
 func TestFreezeAndRestoreKeepCaptures(t *testing.T) {
-	e := rowWith(agent, nil)
+	e := rowWith(agentProc, nil)
 	freeze := func() string {
 		t.Helper()
-		ev := BeginFreeze(owner)
+		ev := BeginFreeze(ownerProc)
 		mustAdvance(t, &e, ev, Facts{Recorded: Running})
-		if e.Frozen.Attempt != ev.Nonce || e.Lease.Attempt != ev.Nonce || e.Lease.AcquiredBootSec != 5000 || !e.StateAt.Equal(noon) {
+		if e.Frozen.Attempt != ev.Nonce || e.Lease.Attempt != ev.Nonce || e.Lease.AcquiredBootSec != 5000 || !e.StateAt.Equal(midday) {
 			t.Fatalf("frozen %+v, lease %+v", e.Frozen, e.Lease)
 		}
-		commit := CommitFreeze(ev.Nonce, viewer)
+		commit := CommitFreeze(ev.Nonce, viewerProc)
 		commit.Lines = 12
 		mustAdvance(t, &e, commit, Facts{Recorded: Gone, Capture: Yes})
-		if e.Frozen.StandIn != viewer || e.Frozen.Lines != 12 || !e.Frozen.At.Equal(noon) || e.Lease != nil {
+		if e.Frozen.StandIn != viewerProc || e.Frozen.Lines != 12 || !e.Frozen.At.Equal(midday) || e.Lease != nil {
 			t.Fatalf("frozen %+v", e.Frozen)
 		}
 		return ev.Nonce
 	}
 	begin := func() Event {
 		t.Helper()
-		ev, recorded := BeginRestore(owner), e.Process()
+		ev, recorded := BeginRestore(ownerProc), e.Process()
 		mustAdvance(t, &e, ev, Facts{Held: No})
-		mustAdvance(t, &e, Launched(ev.Nonce, second, Location{PaneID: "%9", PaneServer: server}), Facts{})
-		if e.Restore.Launched != second || e.PaneID != "%9" || e.Process() != recorded {
+		mustAdvance(t, &e, Launched(ev.Nonce, secondProc, Location{PaneID: "%9", PaneServer: serverProc}), Facts{})
+		if e.Restore.Launched != secondProc || e.PaneID != "%9" || e.Process() != recorded {
 			t.Fatalf("restore %+v", e.Restore)
 		}
 		return ev
 	}
 	first := freeze()
 	ev := begin()
-	mustAdvance(t, &e, ConfirmRestore(ev.Nonce, second), Facts{Subject: Running})
-	if e.Restore.Ack != AckLiveness || e.Process() != second || e.Frozen == nil || e.Frozen.Attempt != "" || fmt.Sprint(e.Frozen.Kept) != "["+first+"]" {
+	mustAdvance(t, &e, ConfirmRestore(ev.Nonce, secondProc), Facts{Subject: Running})
+	if e.Restore.Ack != AckLiveness || e.Process() != secondProc || e.Frozen == nil || e.Frozen.Attempt != "" || fmt.Sprint(e.Frozen.Kept) != "["+first+"]" {
 		t.Errorf("unverified: %+v, %+v", e.Restore, e.Frozen)
 	}
 	freeze()
@@ -135,13 +135,13 @@ func TestFreezeAndRestoreKeepCaptures(t *testing.T) {
 		t.Errorf("the second freeze lost the first capture: %+v", e.Frozen)
 	}
 	ev = begin()
-	mustAdvance(t, &e, Acknowledge(ev.Nonce, second, "conv-1"), Facts{Subject: Running, Held: No})
+	mustAdvance(t, &e, Acknowledge(ev.Nonce, secondProc, "conv-1"), Facts{Subject: Running, Held: No})
 	if e.Restore.Ack != AckHook || e.Phase != PhaseLive || e.Frozen == nil || e.Frozen.Attempt != "" || len(e.Frozen.Kept) != 1 {
 		t.Errorf("verified: %+v, %+v", e.Restore, e.Frozen)
 	}
 	// Without kept ones nothing is left to say.
 	e.Frozen.Kept = nil
-	ev = BeginFreeze(owner)
+	ev = BeginFreeze(ownerProc)
 	mustAdvance(t, &e, ev, Facts{Recorded: Running})
 	mustAdvance(t, &e, AbortFreeze(ev.Nonce), Facts{Recorded: Running})
 	if e.Frozen != nil {
@@ -151,13 +151,13 @@ func TestFreezeAndRestoreKeepCaptures(t *testing.T) {
 
 // TestKeptCapturesAreCapped: the list has an end, and the rest is counted.
 func TestKeptCapturesAreCapped(t *testing.T) {
-	e := rowWith(agent, nil)
+	e := rowWith(agentProc, nil)
 	for i := range maxList + 5 {
-		e.Frozen = &Frozen{Attempt: fmt.Sprint(i), Kept: kept(e.Frozen), KeptMore: keptMore(e.Frozen)}
+		e.Frozen = &Frozen{Attempt: fmt.Sprint(i), Kept: keptOf(e.Frozen), KeptMore: keptMore(e.Frozen)}
 		e.keepCapture()
-		e.retire(fmt.Sprint("conv-", i+2), "hook", "", noon)
+		e.retire(fmt.Sprint("conv-", i+2), "hook", "", midday)
 		e.HandoffTarget = "codex"
-		e.handOff(&Event{SessionID: "x"}, noon)
+		e.handOff(&Event{SessionID: "x"}, midday)
 	}
 	if len(e.Frozen.Kept) != maxList || e.Frozen.KeptMore != 5 || e.Frozen.Kept[0] != "5" {
 		t.Errorf("%d kept from %s, %d more", len(e.Frozen.Kept), e.Frozen.Kept[0], e.Frozen.KeptMore)
@@ -171,7 +171,7 @@ func TestKeptCapturesAreCapped(t *testing.T) {
 	}
 }
 
-func kept(f *Frozen) []string {
+func keptOf(f *Frozen) []string {
 	if f == nil {
 		return nil
 	}
@@ -188,13 +188,13 @@ func keptMore(f *Frozen) int {
 // TestRestoreErrors: a mismatch is the refusal that writes; the first reason stays when
 // the restore is given up.
 func TestRestoreErrors(t *testing.T) {
-	e := rowWith(agent, func(e *Entry) { e.Phase, e.Frozen = PhaseFrozen, &Frozen{Attempt: "f"} })
-	begin := BeginRestore(owner)
+	e := rowWith(agentProc, func(e *Entry) { e.Phase, e.Frozen = PhaseFrozen, &Frozen{Attempt: "f"} })
+	begin := BeginRestore(ownerProc)
 	mustAdvance(t, &e, begin, Facts{Held: No})
-	mustAdvance(t, &e, Launched(begin.Nonce, second, Location{}), Facts{})
+	mustAdvance(t, &e, Launched(begin.Nonce, secondProc, Location{}), Facts{})
 	epoch := e.Epoch
-	ev := Acknowledge(begin.Nonce, second, "conv-9")
-	ev.Facts, ev.At = Facts{Subject: Running, Held: No, Transcript: Yes}, noon
+	ev := Acknowledge(begin.Nonce, secondProc, "conv-9")
+	ev.Facts, ev.At = Facts{Subject: Running, Held: No, Transcript: Yes}, midday
 	out, write, err := advance(&e, ev)
 	if out != Refused || !write || !errors.Is(err, ErrSessionMismatch) {
 		t.Fatalf("%s, %v, %v", out, write, err)
@@ -209,12 +209,12 @@ func TestRestoreErrors(t *testing.T) {
 	if e.Restore.Error.Reason != `the conversation "conv-9" came up` || e.Lease.Op != OpAbort || e.Lease.Attempt != begin.Nonce {
 		t.Errorf("%+v, %+v", e.Restore.Error, e.Lease)
 	}
-	mustAdvance(t, &e, StandInReady(begin.Nonce, viewer), Facts{Launched: Gone, Carriers: Gone})
-	if e.Frozen.StandIn != viewer || e.Frozen.Attempt != "f" || e.Lease != nil {
+	mustAdvance(t, &e, StandInReady(begin.Nonce, viewerProc), Facts{Launched: Gone, Carriers: Gone})
+	if e.Frozen.StandIn != viewerProc || e.Frozen.Attempt != "f" || e.Lease != nil {
 		t.Errorf("%+v", e.Frozen)
 	}
 	// The next attempt starts with a clean record.
-	mustAdvance(t, &e, BeginRestore(owner), Facts{Held: No})
+	mustAdvance(t, &e, BeginRestore(ownerProc), Facts{Held: No})
 	if e.Restore.Error != nil || !e.Restore.Launched.IsZero() || e.Restore.Ack != "" {
 		t.Errorf("%+v", e.Restore)
 	}
@@ -223,7 +223,7 @@ func TestRestoreErrors(t *testing.T) {
 // TestConversationHistory: former ids are kept once each, newest last; a held one is
 // noted once with its holder, and asks for attention.
 func TestConversationHistory(t *testing.T) {
-	e := rowWith(agent, nil)
+	e := rowWith(agentProc, nil)
 	free := Facts{Held: No, Transcript: Yes}
 	to := Claim("conv-2", "hook")
 	to.TranscriptPath = "/t/2"
@@ -238,7 +238,7 @@ func TestConversationHistory(t *testing.T) {
 		t.Errorf("%v, current %q at %q", ids, e.SessionID, e.TranscriptPath)
 	}
 	held := Claim("conv-9", "store")
-	held.Facts, held.At = Facts{Held: Yes, HeldBy: "row-b"}, noon
+	held.Facts, held.At = Facts{Held: Yes, HeldBy: "row-b"}, midday
 	for range 2 {
 		before := e.clone()
 		out, write, err := advance(&e, held)
@@ -266,25 +266,25 @@ func TestConversationHistory(t *testing.T) {
 
 // TestHandoffIsANewLife.
 func TestHandoffIsANewLife(t *testing.T) {
-	e := rowWith(agent, func(e *Entry) {
-		e.RescuedAt, e.RescueRef, e.RescueCommit = noon, "refs/rescued/a", "c0ffee"
+	e := rowWith(agentProc, func(e *Entry) {
+		e.RescuedAt, e.RescueRef, e.RescueCommit = midday, "refs/rescued/a", "c0ffee"
 		e.RescuedPaths, e.RescuedMore, e.RescueOmitted, e.OmittedMore = []string{"x"}, 1, []Omitted{{Path: "y"}}, 1
-		e.Rescuing = &Rescuing{At: noon}
-		e.Limit = &Limit{ReachedAt: noon}
+		e.Rescuing = &Rescuing{At: midday}
+		e.Limit = &Limit{ReachedAt: midday}
 	})
-	begin := BeginHandoff(owner, "codex")
+	begin := BeginHandoff(ownerProc, "codex")
 	mustAdvance(t, &e, begin, Facts{})
 	if e.HandoffTarget != "codex" || e.Runtime != "claude" {
 		t.Fatalf("target %q, runtime %q", e.HandoffTarget, e.Runtime)
 	}
-	ev := CommitHandoff(begin.Nonce, second, Location{}, "")
+	ev := CommitHandoff(begin.Nonce, secondProc, Location{}, "")
 	ev.HeadCommit, ev.Reason, ev.Automatic, ev.Brief = "abc", "limit", true, "go on"
 	mustAdvance(t, &e, ev, Facts{Recorded: Gone, CarriesAttempt: Yes, Subject: Running})
-	want := Handoff{From: HandoffFrom{Runtime: "claude", SessionID: "conv-1"}, To: "codex", At: noon, HeadCommit: "abc", Reason: "limit", Automatic: true}
+	want := Handoff{From: HandoffFrom{Runtime: "claude", SessionID: "conv-1"}, To: "codex", At: midday, HeadCommit: "abc", Reason: "limit", Automatic: true}
 	if len(e.Handoffs) != 1 || !reflect.DeepEqual(e.Handoffs[0], want) {
 		t.Errorf("handoffs %+v", e.Handoffs)
 	}
-	if e.Runtime != "codex" || e.SessionID != "" || e.TranscriptPath != "" || e.Process() != second || e.HandoffTarget != "" || e.Limit != nil || e.BriefPending != "go on" {
+	if e.Runtime != "codex" || e.SessionID != "" || e.TranscriptPath != "" || e.Process() != secondProc || e.HandoffTarget != "" || e.Limit != nil || e.BriefPending != "go on" {
 		t.Errorf("the new life: %+v", e)
 	}
 	if !e.RescuedAt.IsZero() || e.RescueRef != "" || e.RescueCommit != "" || e.RescuedPaths != nil || e.RescuedMore != 0 || e.RescueOmitted != nil || e.OmittedMore != 0 || e.Rescuing != nil {
@@ -293,16 +293,16 @@ func TestHandoffIsANewLife(t *testing.T) {
 	if len(e.SessionIDs) != 1 || e.SessionIDs[0].ID != "conv-1" {
 		t.Errorf("history %+v", e.SessionIDs)
 	}
-	begin = BeginHandoff(owner, "claude")
+	begin = BeginHandoff(ownerProc, "claude")
 	mustAdvance(t, &e, begin, Facts{})
-	mustAdvance(t, &e, ParkHandoff(begin.Nonce, agent, Location{}, "conv-3", noon.Add(time.Hour)), Facts{Recorded: Gone, CarriesAttempt: Yes, Subject: Running, Held: No})
-	if e.Limit == nil || !e.Limit.ReachedAt.Equal(noon) || !e.Limit.ResetAt.Equal(noon.Add(time.Hour)) || e.SessionID != "conv-3" || len(e.Handoffs) != 2 {
+	mustAdvance(t, &e, ParkHandoff(begin.Nonce, agentProc, Location{}, "conv-3", midday.Add(time.Hour)), Facts{Recorded: Gone, CarriesAttempt: Yes, Subject: Running, Held: No})
+	if e.Limit == nil || !e.Limit.ReachedAt.Equal(midday) || !e.Limit.ResetAt.Equal(midday.Add(time.Hour)) || e.SessionID != "conv-3" || len(e.Handoffs) != 2 {
 		t.Errorf("parked: limit %+v, %q", e.Limit, e.SessionID)
 	}
 	if e.BriefPending != "go on" {
 		t.Error("a brief that was not delivered is lost")
 	}
-	begin = BeginHandoff(owner, "codex")
+	begin = BeginHandoff(ownerProc, "codex")
 	mustAdvance(t, &e, begin, Facts{})
 	mustAdvance(t, &e, AbortHandoff(begin.Nonce), Facts{})
 	if len(e.Handoffs) != 2 || e.HandoffTarget != "" {
@@ -314,21 +314,21 @@ func TestHandoffIsANewLife(t *testing.T) {
 // operation has ended without having ended the process itself.
 func TestEndDuringAnOperation(t *testing.T) {
 	noted := func(op Op, phase Phase) Entry {
-		e := rowWith(agent, func(e *Entry) {
+		e := rowWith(agentProc, func(e *Entry) {
 			e.Phase = phase
-			e.Lease = &Lease{Op: op, Attempt: "n", Nonce: "n", Owner: owner, AcquiredAt: noon, AcquiredBootSec: 1}
+			e.Lease = &Lease{Op: op, Attempt: "n", Nonce: "n", Owner: ownerProc, AcquiredAt: midday, AcquiredBootSec: 1}
 			e.Frozen = &Frozen{Attempt: "n"}
-			e.Restore = &Restore{Attempt: "n", Mode: RestoreResume, Launched: second}
+			e.Restore = &Restore{Attempt: "n", Mode: RestoreResume, Launched: secondProc}
 			e.HandoffTarget = "codex"
 			if op == OpKill {
-				e.KillIntentAt = noon
+				e.KillIntentAt = midday
 			}
 		})
-		ev := Finish(agent.Key(), "exited")
-		ev.At = noon
+		ev := Finish(agentProc.Key(), "exited")
+		ev.At = midday
 		epoch := e.Epoch
 		out, write, err := advance(&e, ev)
-		if out != Yielded || !write || err != nil || e.EndNoted == nil || e.EndNoted.ProcessKey != agent.Key() || e.EndNoted.Reason != "exited" {
+		if out != Yielded || !write || err != nil || e.EndNoted == nil || e.EndNoted.ProcessKey != agentProc.Key() || e.EndNoted.Reason != "exited" {
 			t.Fatalf("%s: %s, %v, %v, %+v", op, out, write, err, e.EndNoted)
 		}
 		if e.Phase != phase || !e.FinishedAt.IsZero() || e.Epoch != epoch {
@@ -343,13 +343,13 @@ func TestEndDuringAnOperation(t *testing.T) {
 		ev    Event
 		left  bool // the note is still to be settled
 	}{
-		{OpFreeze, PhaseLive, CommitFreeze("n", viewer), false},
-		{OpRestore, PhaseFrozen, ConfirmRestore("n", second), false},
-		{OpRestore, PhaseFrozen, Acknowledge("n", second, "conv-1"), false},
-		{OpAbort, PhaseFrozen, StandInReady("n", viewer), false},
-		{OpHandoff, PhaseLive, CommitHandoff("n", second, Location{}, ""), false},
+		{OpFreeze, PhaseLive, CommitFreeze("n", viewerProc), false},
+		{OpRestore, PhaseFrozen, ConfirmRestore("n", secondProc), false},
+		{OpRestore, PhaseFrozen, Acknowledge("n", secondProc, "conv-1"), false},
+		{OpAbort, PhaseFrozen, StandInReady("n", viewerProc), false},
+		{OpHandoff, PhaseLive, CommitHandoff("n", secondProc, Location{}, ""), false},
 		{OpHandoff, PhaseLive, AbortHandoff("n"), false}, // the handoff has ended it
-		{OpRespawn, PhaseLive, CommitRespawn("n", second, Location{}), false},
+		{OpRespawn, PhaseLive, CommitRespawn("n", secondProc, Location{}), false},
 		{OpRespawn, PhaseLive, AbortRespawn("n"), true},
 		{OpKill, PhaseLive, CommitKill("n"), false},
 		{OpKill, PhaseLive, AbortKill("n"), false}, // the kill has ended it
@@ -364,17 +364,17 @@ func TestEndDuringAnOperation(t *testing.T) {
 	// A freeze that was aborted although its agent is gone: the capture is not complete.
 	e := noted(OpFreeze, PhaseLive)
 	mustAdvance(t, &e, AbortFreeze("n"), Facts{Recorded: Gone, Capture: No})
-	a := Plan(e, Observation{Agent: Gone}, noon)
-	if a.Event != EventFinish || !a.Rescue || a.ProcessKey != agent.Key() || a.Reason != "exited" {
+	a := Plan(e, Observation{Agent: Gone}, midday)
+	if a.Event != EventFinish || !a.Rescue || a.ProcessKey != agentProc.Key() || a.Reason != "exited" {
 		t.Errorf("%+v", a)
 	}
 	mustAdvance(t, &e, Finish(a.ProcessKey, a.Reason), Facts{})
-	if e.Phase != PhaseFinished || !e.FinishedAt.Equal(noon) || e.FinishReason != "exited" || e.EndNoted != nil {
+	if e.Phase != PhaseFinished || !e.FinishedAt.Equal(midday) || e.FinishReason != "exited" || e.EndNoted != nil {
 		t.Errorf("%+v", e)
 	}
 	// On a row that is over, a second word of its end is nothing.
 	before := e.clone()
-	ev := Finish(agent.Key(), "again")
+	ev := Finish(agentProc.Key(), "again")
 	if out, write, err := advance(&e, ev); out != Yielded || write || err != nil || !reflect.DeepEqual(before, e) {
 		t.Errorf("%s, %v, %v", out, write, err)
 	}
@@ -382,8 +382,8 @@ func TestEndDuringAnOperation(t *testing.T) {
 
 // TestSweepSeesTheFirstProcessDead (case 29b): P1 was seen dead while P2 is bound.
 func TestSweepSeesTheFirstProcessDead(t *testing.T) {
-	e := rowWith(second, nil)
-	ev := Finish(agent.Key(), "process exited")
+	e := rowWith(secondProc, nil)
+	ev := Finish(agentProc.Key(), "process exited")
 	if out, write, err := advance(&e, ev); out != Dropped || write || err != nil || e.Phase != PhaseLive {
 		t.Errorf("%s, %v, %v", out, write, err)
 	}
@@ -391,17 +391,17 @@ func TestSweepSeesTheFirstProcessDead(t *testing.T) {
 
 // TestProgressClearsWhatWasUnclear, but not what else asks for attention.
 func TestProgressClearsWhatWasUnclear(t *testing.T) {
-	e := rowWith(agent, func(e *Entry) {
-		e.Unclear, e.Attention = &Note{Since: noon, Reason: "x"}, &Note{Since: noon, Reason: "x"}
+	e := rowWith(agentProc, func(e *Entry) {
+		e.Unclear, e.Attention = &Note{Since: midday, Reason: "x"}, &Note{Since: midday, Reason: "x"}
 	})
-	mustAdvance(t, &e, BeginFreeze(owner), Facts{Recorded: Running})
+	mustAdvance(t, &e, BeginFreeze(ownerProc), Facts{Recorded: Running})
 	if e.Unclear != nil || e.Attention != nil {
 		t.Errorf("%+v, %+v", e.Unclear, e.Attention)
 	}
-	e = rowWith(agent, func(e *Entry) {
-		e.Unclear, e.Attention = &Note{Since: noon, Reason: "x"}, &Note{Since: noon, Reason: "y"}
+	e = rowWith(agentProc, func(e *Entry) {
+		e.Unclear, e.Attention = &Note{Since: midday, Reason: "x"}, &Note{Since: midday, Reason: "y"}
 	})
-	mustAdvance(t, &e, BeginFreeze(owner), Facts{Recorded: Running})
+	mustAdvance(t, &e, BeginFreeze(ownerProc), Facts{Recorded: Running})
 	if e.Unclear != nil || e.Attention == nil {
 		t.Errorf("%+v, %+v", e.Unclear, e.Attention)
 	}
@@ -409,11 +409,11 @@ func TestProgressClearsWhatWasUnclear(t *testing.T) {
 
 // TestTombstoneInTheRow: set once, withdrawn, and history on a row that is over.
 func TestTombstoneInTheRow(t *testing.T) {
-	e := rowWith(agent, nil)
+	e := rowWith(agentProc, nil)
 	mustAdvance(t, &e, IntendKill(), Facts{})
 	later := IntendKill()
-	later.At = noon.Add(time.Hour)
-	if out, _, err := advance(&e, later); out != Applied || err != nil || !e.KillIntentAt.Equal(noon) {
+	later.At = midday.Add(time.Hour)
+	if out, _, err := advance(&e, later); out != Applied || err != nil || !e.KillIntentAt.Equal(midday) {
 		t.Errorf("%s, %v, %v", out, err, e.KillIntentAt)
 	}
 	mustAdvance(t, &e, WithdrawKill(), Facts{})
@@ -421,10 +421,10 @@ func TestTombstoneInTheRow(t *testing.T) {
 		t.Error("not withdrawn")
 	}
 	mustAdvance(t, &e, IntendKill(), Facts{})
-	kill := BeginKill(owner)
+	kill := BeginKill(ownerProc)
 	mustAdvance(t, &e, kill, Facts{})
 	mustAdvance(t, &e, CommitKill(kill.Nonce), Facts{Session: Gone})
-	if e.Phase != PhaseFinished || !e.KillIntentAt.Equal(noon) || e.FinishReason != "killed" || e.State().Tombstoned {
+	if e.Phase != PhaseFinished || !e.KillIntentAt.Equal(midday) || e.FinishReason != "killed" || e.State().Tombstoned {
 		t.Errorf("%+v", e)
 	}
 }
@@ -439,16 +439,16 @@ func TestUnknownMembersSurviveEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	freeze := BeginFreeze(owner)
+	freeze := BeginFreeze(ownerProc)
 	mustAdvance(t, &e, freeze, Facts{Recorded: Running})
-	mustAdvance(t, &e, CommitFreeze(freeze.Nonce, viewer), Facts{Recorded: Gone, Capture: Yes})
-	restore := BeginRestore(owner)
+	mustAdvance(t, &e, CommitFreeze(freeze.Nonce, viewerProc), Facts{Recorded: Gone, Capture: Yes})
+	restore := BeginRestore(ownerProc)
 	mustAdvance(t, &e, restore, Facts{Held: No})
-	mustAdvance(t, &e, Acknowledge(restore.Nonce, second, "conv-1"), Facts{Subject: Running, Held: No, Outermost: Yes})
-	mustAdvance(t, &e, Bind("", second, Location{Mux: Mux{Kind: MuxTmux, Socket: "/s2", Target: "t2"}}), Facts{})
+	mustAdvance(t, &e, Acknowledge(restore.Nonce, secondProc, "conv-1"), Facts{Subject: Running, Held: No, Outermost: Yes})
+	mustAdvance(t, &e, Bind("", secondProc, Location{Mux: Mux{Kind: MuxTmux, Socket: "/s2", Target: "t2"}}), Facts{})
 	mustAdvance(t, &e, Claim("conv-0", "hook"), Facts{Held: No, Transcript: Yes})
 	mustAdvance(t, &e, Claim("conv-1", "hook"), Facts{Held: No, Transcript: Yes})
-	back, err := decodeEntry(must(encodeEntry(&e)))
+	back, err := decodeEntry(noErr(encodeEntry(&e)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -462,7 +462,7 @@ func TestUnknownMembersSurviveEvents(t *testing.T) {
 	}
 }
 
-func must[T any](v T, err error) T {
+func noErr[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
 	}

@@ -9,7 +9,7 @@ import (
 
 // TestStaleLease is the rule of staleness, and case 24.
 func TestStaleLease(t *testing.T) {
-	lease := Lease{Op: OpFreeze, Attempt: "a", Nonce: "n", Owner: owner, AcquiredAt: noon, AcquiredBootSec: 1000}
+	lease := Lease{Op: OpFreeze, Attempt: "a", Nonce: "n", Owner: ownerProc, AcquiredAt: midday, AcquiredBootSec: 1000}
 	at := func(age time.Duration, v Verdict) LeaseSighting {
 		return LeaseSighting{Owner: v, Here: hostA, BootSec: 1000 + int64(age/time.Second)}
 	}
@@ -39,10 +39,10 @@ func TestStaleLease(t *testing.T) {
 			s.Here.BootID = "later"
 		}, false},
 		{"wall clock a day ahead", func(l *Lease, s *LeaseSighting) {
-			l.AcquiredAt = noon.Add(-24 * time.Hour)
+			l.AcquiredAt = midday.Add(-24 * time.Hour)
 			s.BootSec = 1001
 		}, false},
-		{"wall clock a day behind", func(l *Lease, s *LeaseSighting) { l.AcquiredAt = noon.Add(24 * time.Hour) }, true},
+		{"wall clock a day behind", func(l *Lease, s *LeaseSighting) { l.AcquiredAt = midday.Add(24 * time.Hour) }, true},
 		{"boot clock not known", func(l *Lease, s *LeaseSighting) { s.BootSec = 0 }, false},
 		{"boot not known", func(l *Lease, s *LeaseSighting) { s.Here.BootID = "" }, false},
 		{"nothing seen", func(l *Lease, s *LeaseSighting) { *s = LeaseSighting{} }, false},
@@ -63,10 +63,10 @@ func TestStaleLease(t *testing.T) {
 // TestAgesRunFromTheBegin: a take-over changes neither the attempt nor its age, also
 // across boots.
 func TestAgesRunFromTheBegin(t *testing.T) {
-	s := fill(State{Phase: PhaseLive, Op: OpFreeze})
+	s := fillState(State{Phase: PhaseLive, Op: OpFreeze})
 	later := hostA
 	later.BootID = "later"
-	heir := rival
+	heir := rivalProc
 	heir.BootID = "later"
 	take := TakeOver(heir)
 	take.Facts.Lease = LeaseSighting{Here: later, BootSec: 5}
@@ -80,7 +80,7 @@ func TestAgesRunFromTheBegin(t *testing.T) {
 	if age, known := s.leaseAge(&LeaseSighting{Here: hostA, BootSec: 900}); !known || age != 0 {
 		t.Errorf("a boot clock that runs backwards: %v, %v", age, known)
 	}
-	again := TakeOver(owner) // back in the boot of the Begin, which cannot be, but must not lie
+	again := TakeOver(ownerProc) // back in the boot of the Begin, which cannot be, but must not lie
 	again.Facts.Lease = LeaseSighting{Owner: Gone, Here: later, BootSec: 100}
 	if back, out, _ := Transition(taken, again); out != Applied || back.AcquiredBootID != s.Owner.BootID {
 		t.Errorf("%s: %+v", out, back)
@@ -91,16 +91,16 @@ func TestAgesRunFromTheBegin(t *testing.T) {
 // at the row; whoever comes second finds a held one (case 24).
 func TestOneOfManyTakesOver(t *testing.T) {
 	var mu sync.Mutex
-	e := Entry{SchemaVersion: 1, Phase: PhaseLive, Lease: &Lease{Op: OpFreeze, Attempt: "a", Nonce: "n", Owner: owner, AcquiredAt: noon, AcquiredBootSec: 1}}
+	e := Entry{SchemaVersion: 1, Phase: PhaseLive, Lease: &Lease{Op: OpFreeze, Attempt: "a", Nonce: "n", Owner: ownerProc, AcquiredAt: midday, AcquiredBootSec: 1}}
 	var wg sync.WaitGroup
 	wins := make(chan string, 16)
 	for i := range 16 {
 		wg.Go(func() {
-			ev := TakeOver(process(1000 + i))
+			ev := TakeOver(testProcess(1000 + i))
 			mu.Lock() // the row's lock: facts are gathered under it
 			defer mu.Unlock()
 			ev.Facts.Lease = LeaseSighting{Owner: Running, Here: hostA, BootSec: 500}
-			if e.Lease.Owner.Same(owner) {
+			if e.Lease.Owner.Same(ownerProc) {
 				ev.Facts.Lease.Owner = Gone
 			}
 			out, write, err := advance(&e, ev)
@@ -121,7 +121,7 @@ func TestOneOfManyTakesOver(t *testing.T) {
 // TestReleaseEndsTheNonce: who gave its lease back has no say any more, and the next one
 // need not wait.
 func TestReleaseEndsTheNonce(t *testing.T) {
-	s := fill(State{Phase: PhaseLive, Op: OpFreeze})
+	s := fillState(State{Phase: PhaseLive, Op: OpFreeze})
 	s, out, err := Transition(s, Release("nonce-1"))
 	if out != Applied {
 		t.Fatal(out, err)
@@ -132,7 +132,7 @@ func TestReleaseEndsTheNonce(t *testing.T) {
 			t.Errorf("%s after the release: %s, %v", ev.Kind, out, err)
 		}
 	}
-	s, out, err = Transition(s, TakeOver(rival))
+	s, out, err = Transition(s, TakeOver(rivalProc))
 	if out != Applied || s.Released || s.Attempt != "attempt-1" {
 		t.Errorf("%s, %v: %+v", out, err, s)
 	}

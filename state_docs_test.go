@@ -12,13 +12,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the files that tests generate")
+var updateFiles = flag.Bool("update", false, "write the files that tests generate")
 
 // TestStateDocs checks that docs/state.md is what the table says.
 func TestStateDocs(t *testing.T) {
 	const path = "docs/state.md"
 	want := renderStateDocs()
-	if *update {
+	if *updateFiles {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -262,7 +262,7 @@ func renderGuards(g guards) string {
 			names = append(names, guardTexts[i].name)
 		}
 	}
-	return join(names)
+	return joinNames(names)
 }
 
 func renderEffects(fx effects) string {
@@ -272,10 +272,10 @@ func renderEffects(fx effects) string {
 			names = append(names, effectTexts[i].name)
 		}
 	}
-	return join(names)
+	return joinNames(names)
 }
 
-func join(names []string) string {
+func joinNames(names []string) string {
 	if len(names) == 0 {
 		return "-"
 	}

@@ -16,17 +16,17 @@ var longSearch = flag.Bool("long", false, "run searches and random sequences at 
 
 // Small domains, so that members meet each other often.
 var (
-	genProcess  = rapid.SampledFrom([]ProcessID{agent, second, rival})
-	genMaybe    = rapid.SampledFrom([]ProcessID{{}, agent, second})
+	genProcess  = rapid.SampledFrom([]ProcessID{agentProc, secondProc, rivalProc})
+	genMaybe    = rapid.SampledFrom([]ProcessID{{}, agentProc, secondProc})
 	genID       = rapid.SampledFrom([]string{"conv-1", "conv-2", "conv-3"})
 	genMaybeID  = rapid.SampledFrom([]string{"", "conv-1", "conv-2"})
 	genNonce    = rapid.SampledFrom([]string{"nonce-1", "attempt-1", "nonce-2", ""})
 	genVerdict  = rapid.SampledFrom([]Verdict{Unknown, Running, Gone})
 	genAnswer   = rapid.SampledFrom([]Answer{Unsure, Yes, No})
-	genReset    = rapid.SampledFrom([]time.Time{{}, noon, noon.Add(time.Hour)})
+	genReset    = rapid.SampledFrom([]time.Time{{}, midday, midday.Add(time.Hour)})
 	genKind     = rapid.IntRange(int(EventNone)+1, int(eventCount)-1)
 	genLocation = rapid.SampledFrom([]Location{
-		{}, {PaneID: "%1", PaneServer: server}, {Window: "w", Slot: 1}, {PaneID: "%2", PaneServer: owner, Mux: Mux{Kind: MuxTmux, Socket: "/a", Target: "s"}},
+		{}, {PaneID: "%1", PaneServer: serverProc}, {Window: "w", Slot: 1}, {PaneID: "%2", PaneServer: ownerProc, Mux: Mux{Kind: MuxTmux, Socket: "/a", Target: "s"}},
 		{Mux: Mux{Kind: MuxDtach, Socket: "/d"}}, {Mux: Mux{Kind: MuxTmux, Socket: "/b", Target: "t"}}, {PaneID: "%3"},
 	})
 )
@@ -42,7 +42,7 @@ func drawEntry(t *rapid.T) Entry {
 	if s.Op != OpNone {
 		e.Lease = &Lease{
 			Op: s.Op, Attempt: "attempt-1", Nonce: rapid.SampledFrom([]string{"nonce-1", "attempt-1"}).Draw(t, "nonce"),
-			Owner: owner, AcquiredAt: noon, AcquiredBootSec: 1000, Released: rapid.Bool().Draw(t, "released"),
+			Owner: ownerProc, AcquiredAt: midday, AcquiredBootSec: 1000, Released: rapid.Bool().Draw(t, "released"),
 		}
 	}
 	if p := genMaybe.Draw(t, "process"); !p.IsZero() {
@@ -51,16 +51,16 @@ func drawEntry(t *rapid.T) Entry {
 	}
 	flip := func(name string) bool { return rapid.Bool().Draw(t, name) }
 	if s.Phase == PhaseFinished {
-		e.FinishedAt = noon
+		e.FinishedAt = midday
 	}
 	if flip("tombstone") {
-		e.KillIntentAt = noon
+		e.KillIntentAt = midday
 	}
 	if flip("rescued") {
-		e.RescuedAt, e.RescueRef, e.RescuedPaths = noon, "refs/rescued/a", []string{"x"}
+		e.RescuedAt, e.RescueRef, e.RescuedPaths = midday, "refs/rescued/a", []string{"x"}
 	}
 	if flip("limited") {
-		e.Limit = &Limit{ReachedAt: noon, ResetAt: genReset.Draw(t, "reset")}
+		e.Limit = &Limit{ReachedAt: midday, ResetAt: genReset.Draw(t, "reset")}
 	}
 	if s.Phase == PhaseFrozen || s.Op == OpFreeze || flip("kept") {
 		e.Frozen = &Frozen{Kept: rapid.SampledFrom([][]string{nil, {"old"}}).Draw(t, "kept attempts")}
@@ -83,10 +83,10 @@ func drawEntry(t *rapid.T) Entry {
 		e.HandoffTarget = "codex"
 	}
 	if flip("noted") {
-		e.EndNoted = &EndNoted{At: noon, ProcessKey: agent.Key(), Reason: "x"}
+		e.EndNoted = &EndNoted{At: midday, ProcessKey: agentProc.Key(), Reason: "x"}
 	}
 	if flip("former") {
-		e.SessionIDs = []FormerID{{ID: "conv-3", From: "hook", Since: noon}}
+		e.SessionIDs = []FormerID{{ID: "conv-3", From: "hook", Since: midday}}
 	}
 	return e
 }
@@ -115,7 +115,7 @@ func drawEvent(t *rapid.T, s State) Event {
 		}
 		kind = rapid.SampledFrom(fit).Draw(t, "fitting event")
 	}
-	_, ev := good(kind, s)
+	_, ev := goodEvent(kind, s)
 	if !kind.mints() {
 		ev.Nonce = rapid.SampledFrom([]string{s.Nonce, genNonce.Draw(t, "other nonce")}).Draw(t, "event nonce")
 	}
@@ -332,7 +332,7 @@ func driveModel(t *rapid.T, applied map[EventKind]int) {
 				continue
 			}
 		}
-		_, ev := good(kind, s)
+		_, ev := goodEvent(kind, s)
 		ev.Kind, ev.Facts.Lease.Owner, ev.Facts.Lease.BootSec = kind, []Verdict{Gone, Gone, Running}[next(3)], 6000
 		ev.Facts.Recorded = []Verdict{Gone, Running, Unknown}[next(3)]
 		ev.Facts.Capture = []Answer{Yes, Yes, No}[next(3)]
@@ -344,7 +344,7 @@ func driveModel(t *rapid.T, applied map[EventKind]int) {
 			ev.Nonce = old[next(len(old))]
 		}
 		if kind != EventEnrol && !ev.Process.IsZero() && next(3) == 0 {
-			ev.Process = process(1000 + next(3))
+			ev.Process = testProcess(1000 + next(3))
 		}
 		if next(8) == 0 {
 			ev = ev.AtEpoch(uint64(max(0, int(m.epoch)-next(2))))

@@ -17,7 +17,7 @@ import (
 // "=" for a state that stays and "~" for one that yields. A from of */op or phase/* is
 // every phase or op of those that exist. What is not here is illegal, or ErrLeaseHeld
 // where the same event is legal in the same phase with no op.
-const cells = `
+const tableCells = `
 Enrol: -/- -> live/-
 BeginCreate: -/- -> live/create
 Bind: live/create -> live/- ; live/- -> =
@@ -78,7 +78,7 @@ func cellName(s State) string { return dashed(string(s.Phase)) + "/" + dashed(st
 func parseCells(t *testing.T) map[string]map[string]expectation {
 	t.Helper()
 	all := map[string]map[string]expectation{}
-	for line := range strings.Lines(strings.TrimSpace(cells)) {
+	for line := range strings.Lines(strings.TrimSpace(tableCells)) {
 		event, rules, ok := strings.Cut(strings.TrimSpace(line), ": ")
 		if !ok {
 			t.Fatalf("cannot read %q", line)
@@ -130,17 +130,17 @@ func everyState() []State {
 }
 
 var (
-	hostA  = ProcessID{HostID: "host", BootID: "boot"}
-	agent  = process(100)
-	second = process(200)
-	owner  = process(300)
-	rival  = process(400)
-	server = process(500)
-	viewer = process(600)
-	noon   = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	hostA      = ProcessID{HostID: "host", BootID: "boot"}
+	agentProc  = testProcess(100)
+	secondProc = testProcess(200)
+	ownerProc  = testProcess(300)
+	rivalProc  = testProcess(400)
+	serverProc = testProcess(500)
+	viewerProc = testProcess(600)
+	midday     = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 )
 
-func process(pid int) ProcessID {
+func testProcess(pid int) ProcessID {
 	p := hostA
 	p.PID, p.StartTicks, p.PIDNamespace, p.TimeNamespace = pid, uint64(pid)*10, 1, 2
 	return p
@@ -148,23 +148,23 @@ func process(pid int) ProcessID {
 
 // fill makes a state in which every event of its cell can pass: its lease, its process,
 // its conversation.
-func fill(s State) State {
+func fillState(s State) State {
 	s.Epoch = 7
 	if s.Phase != PhaseNone {
-		s.Process, s.Runtime, s.SessionID = agent, "claude", "conv-1"
+		s.Process, s.Runtime, s.SessionID = agentProc, "claude", "conv-1"
 	}
 	if s.Phase == PhaseFrozen {
 		s.Capture, s.FreezeMode = "freeze-1", FreezePane
 	}
 	if s.Op != OpNone {
-		s.Attempt, s.Nonce, s.Owner, s.AcquiredBootSec = "attempt-1", "nonce-1", owner, 1000
-		s.AcquiredAt = noon.Unix()
+		s.Attempt, s.Nonce, s.Owner, s.AcquiredBootSec = "attempt-1", "nonce-1", ownerProc, 1000
+		s.AcquiredAt = midday.Unix()
 	}
 	switch s.Op {
 	case OpCreate:
 		s.Process, s.SessionID = ProcessID{}, ""
 	case OpRestore, OpAbort:
-		s.Restore = RestoreState{Attempt: s.Attempt, Mode: RestoreResume, Launched: second}
+		s.Restore = RestoreState{Attempt: s.Attempt, Mode: RestoreResume, Launched: secondProc}
 	case OpFreeze:
 		s.Capture, s.FreezeMode = s.Attempt, FreezePane
 	case OpHandoff:
@@ -176,7 +176,7 @@ func fill(s State) State {
 }
 
 // good returns the event with every argument and every fact that lets it pass from s.
-func good(kind EventKind, s State) (State, Event) {
+func goodEvent(kind EventKind, s State) (State, Event) {
 	gone := Facts{
 		Recorded: Gone, Subject: Running, Launched: Gone, Session: Gone, Carriers: Gone,
 		CarriesRow: Yes, CarriesAttempt: Yes, Outermost: Yes, Claimed: No,
@@ -186,59 +186,59 @@ func good(kind EventKind, s State) (State, Event) {
 	var ev Event
 	switch n := s.Nonce; kind {
 	case EventEnrol:
-		ev = Enrol(agent, Location{})
+		ev = Enrol(agentProc, Location{})
 	case EventBeginCreate:
-		ev = BeginCreate(owner)
+		ev = BeginCreate(ownerProc)
 	case EventBind:
-		ev = Bind(n, second, Location{PaneID: "%1", PaneServer: server})
+		ev = Bind(n, secondProc, Location{PaneID: "%1", PaneServer: serverProc})
 	case EventRemoveBirth:
 		ev = RemoveBirth(n)
 	case EventCreateUnknown:
 		ev = CreateUnknown(n, "")
 	case EventBeginFreeze:
-		ev = BeginFreeze(owner)
+		ev = BeginFreeze(ownerProc)
 		gone.Recorded = Running
 	case EventCommitFreeze:
-		ev = CommitFreeze(n, viewer)
+		ev = CommitFreeze(n, viewerProc)
 	case EventAbortFreeze:
 		ev = AbortFreeze(n)
 		gone.Recorded = Running
 	case EventBeginRestore:
-		ev = BeginRestore(owner)
+		ev = BeginRestore(ownerProc)
 	case EventLaunched:
-		ev = Launched(n, second, Location{})
+		ev = Launched(n, secondProc, Location{})
 	case EventAcknowledge:
-		ev = Acknowledge(s.Attempt, second, "conv-1")
+		ev = Acknowledge(s.Attempt, secondProc, "conv-1")
 	case EventConfirmRestore:
-		ev = ConfirmRestore(n, second)
+		ev = ConfirmRestore(n, secondProc)
 	case EventFailRestore:
 		ev = FailRestore(n, "no")
 	case EventStandInReady:
-		ev = StandInReady(n, viewer)
+		ev = StandInReady(n, viewerProc)
 	case EventAdopt:
-		ev = Adopt(second, "conv-1")
+		ev = Adopt(secondProc, "conv-1")
 	case EventBeginStandIn:
-		ev = BeginStandIn(owner)
+		ev = BeginStandIn(ownerProc)
 	case EventEndStandIn:
-		ev = EndStandIn(n, viewer)
+		ev = EndStandIn(n, viewerProc)
 	case EventBeginHandoff:
-		ev = BeginHandoff(owner, "codex")
+		ev = BeginHandoff(ownerProc, "codex")
 	case EventCommitHandoff:
-		ev = CommitHandoff(n, second, Location{}, "conv-2")
+		ev = CommitHandoff(n, secondProc, Location{}, "conv-2")
 	case EventParkHandoff:
-		ev = ParkHandoff(n, second, Location{}, "conv-2", noon)
+		ev = ParkHandoff(n, secondProc, Location{}, "conv-2", midday)
 	case EventAbortHandoff:
 		ev = AbortHandoff(n)
 	case EventBeginRespawn:
-		ev = BeginRespawn(owner)
+		ev = BeginRespawn(ownerProc)
 	case EventCommitRespawn:
-		ev = CommitRespawn(n, second, Location{})
+		ev = CommitRespawn(n, secondProc, Location{})
 	case EventAbortRespawn:
 		ev = AbortRespawn(n)
 	case EventClaim:
 		ev = Claim("conv-2", "hook")
 	case EventObserveLimit:
-		ev = ObserveLimit(s.Process.Key(), noon)
+		ev = ObserveLimit(s.Process.Key(), midday)
 	case EventClearLimit:
 		ev = ClearLimit()
 	case EventIntendKill:
@@ -246,7 +246,7 @@ func good(kind EventKind, s State) (State, Event) {
 	case EventWithdrawKill:
 		ev = WithdrawKill()
 	case EventBeginKill:
-		ev = BeginKill(owner)
+		ev = BeginKill(ownerProc)
 		s.Tombstoned = s.Phase != PhaseNone && s.Phase != PhaseFinished
 	case EventCommitKill:
 		ev = CommitKill(n)
@@ -255,7 +255,7 @@ func good(kind EventKind, s State) (State, Event) {
 	case EventFinish:
 		ev = Finish(s.Process.Key(), "done")
 	case EventBeginDrop:
-		ev = BeginDrop(owner)
+		ev = BeginDrop(ownerProc)
 	case EventCommitDrop:
 		ev = CommitDrop(n)
 	case EventAbortDrop:
@@ -263,16 +263,16 @@ func good(kind EventKind, s State) (State, Event) {
 	case EventRelease:
 		ev = Release(n)
 	case EventTakeOver:
-		ev = TakeOver(rival)
+		ev = TakeOver(rivalProc)
 	case EventForceTakeOver:
-		ev = ForceTakeOver(rival)
+		ev = ForceTakeOver(rivalProc)
 	default:
 		panic(fmt.Sprint("no event for ", kind))
 	}
 	if ev.Kind != kind {
 		panic(fmt.Sprintf("the constructor of %s makes a %s", kind, ev.Kind))
 	}
-	ev.Facts, ev.At, ev.BootSec = gone, noon, 5000
+	ev.Facts, ev.At, ev.BootSec = gone, midday, 5000
 	return s, ev
 }
 
@@ -290,7 +290,7 @@ func TestEveryCell(t *testing.T) {
 			continue
 		}
 		for _, s := range everyState() {
-			from, ev := good(kind, fill(s))
+			from, ev := goodEvent(kind, fillState(s))
 			to, out, err := Transition(from, ev)
 			got := expectation{out, cellName(to), nil}
 			w := row[cellName(s)]
@@ -328,7 +328,7 @@ func TestOrderOfChecks(t *testing.T) {
 			if want[kind.String()][cellName(s)].out != Applied {
 				continue
 			}
-			from, ev := good(kind, fill(s))
+			from, ev := goodEvent(kind, fillState(s))
 			name := kind.String() + " in " + cellName(s)
 			rule := lookUpMove(kind, s.Phase, s.Op).lease
 
@@ -408,7 +408,7 @@ func TestUnknownNeverPasses(t *testing.T) {
 			if want[kind.String()][cellName(s)].out != Applied {
 				continue
 			}
-			from, ev := good(kind, fill(s))
+			from, ev := goodEvent(kind, fillState(s))
 			all := reflect.ValueOf(&ev.Facts).Elem()
 			for i := range all.NumField() {
 				name := all.Type().Field(i).Name
@@ -429,7 +429,7 @@ func TestUnknownNeverPasses(t *testing.T) {
 			}
 		}
 	}
-	for _, must := range []string{
+	for _, noErr := range []string{
 		"Enrol.Subject", "Enrol.Claimed", "Bind.Subject", "Bind.Claimed", "Bind.Recorded", "RemoveBirth.Carriers",
 		"BeginFreeze.Recorded", "CommitFreeze.Recorded", "CommitFreeze.Capture", "BeginRestore.Held",
 		"Acknowledge.Subject", "Acknowledge.Held", "ConfirmRestore.Subject", "StandInReady.Launched", "StandInReady.Carriers",
@@ -438,8 +438,8 @@ func TestUnknownNeverPasses(t *testing.T) {
 		"CommitRespawn.CarriesAttempt", "CommitRespawn.Subject", "Claim.Held", "CommitKill.Session", "BeginDrop.Session",
 		"CommitDrop.Session", "TakeOver.Lease",
 	} {
-		if !asked[must] {
-			t.Errorf("%s is never asked for", must)
+		if !asked[noErr] {
+			t.Errorf("%s is never asked for", noErr)
 		}
 	}
 }
@@ -472,7 +472,7 @@ func TestGuards(t *testing.T) {
 		{"rebind a process that has a row", EventBind, at(PhaseLive, OpNone), func(s *State, ev *Event) { ev.Facts.Claimed = Yes }, Refused, ErrExists},
 		{"rebind a dead process", EventBind, at(PhaseLive, OpNone), func(s *State, ev *Event) { ev.Facts.Subject = Gone }, Refused, ErrIllegal},
 		{"same process, new location, knowing nothing", EventBind, at(PhaseLive, OpNone), func(s *State, ev *Event) {
-			ev.Process, ev.Facts, s.Rescued = agent, Facts{}, true
+			ev.Process, ev.Facts, s.Rescued = agentProc, Facts{}, true
 		}, Applied, nil},
 		{"bind a row that never had a process", EventBind, at(PhaseLive, OpNone), func(s *State, ev *Event) {
 			s.Process, ev.Facts.Recorded = ProcessID{}, Unknown
@@ -497,7 +497,7 @@ func TestGuards(t *testing.T) {
 		}, Applied, nil},
 		{"resume a held conversation", EventBeginRestore, at(PhaseFrozen, OpNone), func(s *State, ev *Event) { ev.Facts.Held = Yes }, Refused, ErrConversationHeld},
 		{"acknowledge of another attempt", EventAcknowledge, at(PhaseFrozen, OpRestore), func(s *State, ev *Event) { ev.Attempt = "attempt-2" }, Refused, ErrStaleNonce},
-		{"acknowledge by a stranger", EventAcknowledge, at(PhaseFrozen, OpRestore), func(s *State, ev *Event) { ev.Process = rival }, Refused, ErrIllegal},
+		{"acknowledge by a stranger", EventAcknowledge, at(PhaseFrozen, OpRestore), func(s *State, ev *Event) { ev.Process = rivalProc }, Refused, ErrIllegal},
 		{"acknowledge before Launched", EventAcknowledge, at(PhaseFrozen, OpRestore), func(s *State, ev *Event) { s.Restore.Launched = ProcessID{} }, Applied, nil},
 		{"acknowledge before Launched by an inner carrier", EventAcknowledge, at(PhaseFrozen, OpRestore), func(s *State, ev *Event) {
 			s.Restore.Launched, ev.Facts.Outermost = ProcessID{}, No
@@ -524,7 +524,7 @@ func TestGuards(t *testing.T) {
 			ev.SessionID, s.Restore.Mode, ev.Facts.Held = "conv-9", RestoreRepick, Yes
 		}, Refused, ErrSessionMismatch},
 		{"acknowledge without a conversation", EventAcknowledge, at(PhaseFrozen, OpRestore), func(s *State, ev *Event) { ev.SessionID = "" }, Refused, ErrIllegal},
-		{"confirm another process", EventConfirmRestore, at(PhaseFrozen, OpRestore), func(s *State, ev *Event) { ev.Process = rival }, Refused, ErrIllegal},
+		{"confirm another process", EventConfirmRestore, at(PhaseFrozen, OpRestore), func(s *State, ev *Event) { ev.Process = rivalProc }, Refused, ErrIllegal},
 		{"confirm what has failed", EventConfirmRestore, at(PhaseFrozen, OpRestore), func(s *State, ev *Event) { s.Restore.Failed = true }, Refused, ErrIllegal},
 		{"confirm a dead process", EventConfirmRestore, at(PhaseFrozen, OpRestore), func(s *State, ev *Event) { ev.Facts.Subject = Gone }, Refused, ErrIllegal},
 		{"stand-in ready, launched runs", EventStandInReady, at(PhaseFrozen, OpAbort), func(s *State, ev *Event) { ev.Facts.Launched = Running }, Refused, ErrIllegal},
@@ -562,7 +562,7 @@ func TestGuards(t *testing.T) {
 		{"claim for a row without one", EventClaim, at(PhaseLive, OpNone), func(s *State, ev *Event) {
 			s.SessionID, ev.Facts.Transcript = "", Unsure
 		}, Applied, nil},
-		{"claim of another process", EventClaim, at(PhaseLive, OpNone), func(s *State, ev *Event) { ev.ProcessKey = second.Key() }, Dropped, nil},
+		{"claim of another process", EventClaim, at(PhaseLive, OpNone), func(s *State, ev *Event) { ev.ProcessKey = secondProc.Key() }, Dropped, nil},
 		{"cede while the process runs", EventClaim, at(PhaseLive, OpNone), func(s *State, ev *Event) {
 			*ev = Cede("conv-1", "row-b")
 			ev.Facts.Recorded = Running
@@ -571,10 +571,10 @@ func TestGuards(t *testing.T) {
 			*ev = Cede("conv-1", "row-b")
 			ev.Facts.Recorded = Gone
 		}, Applied, nil},
-		{"limit of another process", EventObserveLimit, at(PhaseLive, OpNone), func(s *State, ev *Event) { ev.ProcessKey = second.Key() }, Dropped, nil},
+		{"limit of another process", EventObserveLimit, at(PhaseLive, OpNone), func(s *State, ev *Event) { ev.ProcessKey = secondProc.Key() }, Dropped, nil},
 		{"kill without a tombstone", EventBeginKill, at(PhaseLive, OpNone), func(s *State, ev *Event) { s.Tombstoned = false }, Refused, ErrIllegal},
 		{"commit a kill while a process runs", EventCommitKill, at(PhaseFrozen, OpKill), func(s *State, ev *Event) { ev.Facts.Session = Running }, Refused, ErrIllegal},
-		{"finish by the end of another process", EventFinish, at(PhaseLive, OpNone), func(s *State, ev *Event) { ev.ProcessKey = second.Key() }, Dropped, nil},
+		{"finish by the end of another process", EventFinish, at(PhaseLive, OpNone), func(s *State, ev *Event) { ev.ProcessKey = secondProc.Key() }, Dropped, nil},
 		{"finish of no process", EventFinish, at(PhaseLive, OpNone), func(s *State, ev *Event) { ev.ProcessKey = "" }, Refused, ErrInvalid},
 		{"drop while a process runs", EventBeginDrop, at(PhaseFinished, OpNone), func(s *State, ev *Event) { ev.Facts.Session = Running }, Refused, ErrIllegal},
 		{"commit a drop while a process runs", EventCommitDrop, at(PhaseLive, OpDrop), func(s *State, ev *Event) { ev.Facts.Session = Running }, Refused, ErrIllegal},
@@ -585,7 +585,7 @@ func TestGuards(t *testing.T) {
 		{"force a held lease", EventForceTakeOver, at(PhaseLive, OpFreeze), func(s *State, ev *Event) { ev.Facts.Lease.Owner = Running }, Applied, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s, ev := good(tt.kind, fill(tt.state))
+			s, ev := goodEvent(tt.kind, fillState(tt.state))
 			tt.spoil(&s, &ev)
 			to, out, err := Transition(s, ev)
 			if out != tt.out || !errors.Is(err, tt.err) || tt.err == nil && err != nil {
@@ -605,7 +605,7 @@ func TestGuards(t *testing.T) {
 // TestMalformedEvents refuses what no event of its kind may lack, and locations of which
 // half is missing (case 27).
 func TestMalformedEvents(t *testing.T) {
-	pane := Location{PaneID: "%1", PaneServer: server}
+	pane := Location{PaneID: "%1", PaneServer: serverProc}
 	tmux := Mux{Kind: MuxTmux, Socket: "/s", Target: "t"}
 	for _, tt := range []struct {
 		name string
@@ -615,30 +615,30 @@ func TestMalformedEvents(t *testing.T) {
 		{"no event", Event{}, false},
 		{"an event of the future", Event{Kind: eventCount}, false},
 		{"no owner", BeginFreeze(ProcessID{}), false},
-		{"no nonce", Event{Kind: EventBeginFreeze, Owner: owner, FreezeMode: FreezePane}, false},
-		{"no freeze mode", Event{Kind: EventBeginFreeze, Owner: owner, Nonce: "n"}, false},
-		{"no restore mode", Event{Kind: EventBeginRestore, Owner: owner, Nonce: "n"}, false},
+		{"no nonce", Event{Kind: EventBeginFreeze, Owner: ownerProc, FreezeMode: FreezePane}, false},
+		{"no freeze mode", Event{Kind: EventBeginFreeze, Owner: ownerProc, Nonce: "n"}, false},
+		{"no restore mode", Event{Kind: EventBeginRestore, Owner: ownerProc, Nonce: "n"}, false},
 		{"no process", Bind("n", ProcessID{}, pane), false},
 		{"a process without its boot", Bind("n", ProcessID{PID: 1}, pane), false},
 		{"no conversation", Claim("", "hook"), false},
-		{"pane without its server", Bind("n", agent, Location{PaneID: "%1"}), false},
-		{"server without a pane", Bind("n", agent, Location{PaneServer: server}), false},
-		{"pane of dtach", Bind("n", agent, Location{PaneID: "%1", PaneServer: server, Mux: Mux{Kind: MuxDtach}}), false},
-		{"socket of no multiplexer", Bind("n", agent, Location{Mux: Mux{Socket: "/s"}}), false},
-		{"slot without a window", Bind("n", agent, Location{Slot: 1}), false},
-		{"negative slot", Bind("n", agent, Location{Window: "w", Slot: -1}), false},
-		{"whole location", Bind("n", agent, Location{Mux: tmux, PaneID: "%1", PaneServer: server, Window: "w", Slot: 1}), true},
-		{"no location", Bind("n", agent, Location{}), true},
-		{"shell freeze", BeginShellFreeze(owner), true},
-		{"repick", BeginRepick(owner, "x"), true},
-		{"bind by the attempt", BindCarrier("a", agent, pane), true},
+		{"pane without its server", Bind("n", agentProc, Location{PaneID: "%1"}), false},
+		{"server without a pane", Bind("n", agentProc, Location{PaneServer: serverProc}), false},
+		{"pane of dtach", Bind("n", agentProc, Location{PaneID: "%1", PaneServer: serverProc, Mux: Mux{Kind: MuxDtach}}), false},
+		{"socket of no multiplexer", Bind("n", agentProc, Location{Mux: Mux{Socket: "/s"}}), false},
+		{"slot without a window", Bind("n", agentProc, Location{Slot: 1}), false},
+		{"negative slot", Bind("n", agentProc, Location{Window: "w", Slot: -1}), false},
+		{"whole location", Bind("n", agentProc, Location{Mux: tmux, PaneID: "%1", PaneServer: serverProc, Window: "w", Slot: 1}), true},
+		{"no location", Bind("n", agentProc, Location{}), true},
+		{"shell freeze", BeginShellFreeze(ownerProc), true},
+		{"repick", BeginRepick(ownerProc, "x"), true},
+		{"bind by the attempt", BindCarrier("a", agentProc, pane), true},
 	} {
-		_, _, err := Transition(fill(State{Phase: PhaseArchived}), tt.ev)
+		_, _, err := Transition(fillState(State{Phase: PhaseArchived}), tt.ev)
 		if got := errors.Is(err, ErrInvalid); got == tt.ok {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 		// A refusal reaches the row as little as the state.
-		e := Entry{SchemaVersion: 1, Phase: PhaseLive, Lease: &Lease{Op: OpCreate, Attempt: "n", Nonce: "n", Owner: owner}}
+		e := Entry{SchemaVersion: 1, Phase: PhaseLive, Lease: &Lease{Op: OpCreate, Attempt: "n", Nonce: "n", Owner: ownerProc}}
 		before := e.clone()
 		if _, write, err := advance(&e, tt.ev); errors.Is(err, ErrInvalid) && (write || !reflect.DeepEqual(before, e)) {
 			t.Errorf("%s: the row was touched", tt.name)
@@ -648,7 +648,7 @@ func TestMalformedEvents(t *testing.T) {
 
 // TestErrorsTellWhy checks what the typed errors say and unwrap to.
 func TestErrorsTellWhy(t *testing.T) {
-	s, ev := good(EventBeginFreeze, fill(State{Phase: PhaseFrozen}))
+	s, ev := goodEvent(EventBeginFreeze, fillState(State{Phase: PhaseFrozen}))
 	_, _, err := Transition(s, ev)
 	var ill *IllegalTransitionError
 	if !errors.As(err, &ill) || ill.From != s || ill.Event != EventBeginFreeze || ill.Reason != "" || errors.Is(err, ErrStaleNonce) {
@@ -658,20 +658,20 @@ func TestErrorsTellWhy(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 
-	s, ev = good(EventBeginFreeze, fill(State{Phase: PhaseLive}))
+	s, ev = goodEvent(EventBeginFreeze, fillState(State{Phase: PhaseLive}))
 	ev.Facts.Recorded = Gone
 	if _, _, err = Transition(s, ev); !errors.As(err, &ill) || ill.Reason != "the recorded process is gone" {
 		t.Errorf("a fact against it: %v", err)
 	}
 
 	// An operation that is over takes its nonce with it: both are true, and both are said.
-	s, ev = good(EventCommitFreeze, fill(State{Phase: PhaseLive}))
+	s, ev = goodEvent(EventCommitFreeze, fillState(State{Phase: PhaseLive}))
 	ev.Nonce = "nonce-0"
 	if _, _, err = Transition(s, ev); !errors.Is(err, ErrIllegal) || !errors.Is(err, ErrStaleNonce) {
 		t.Errorf("the operation is over: %v", err)
 	}
 
-	s, ev = good(EventCommitFreeze, fill(State{Phase: PhaseLive, Op: OpFreeze}))
+	s, ev = goodEvent(EventCommitFreeze, fillState(State{Phase: PhaseLive, Op: OpFreeze}))
 	ev.Facts.Capture = Unsure
 	_, _, err = Transition(s, ev)
 	var ref *RefusedError
@@ -696,10 +696,10 @@ func TestOutcomeNames(t *testing.T) {
 
 // TestABA: a full cycle back to the same state does not revive an old nonce (case 23).
 func TestABA(t *testing.T) {
-	s := fill(State{Phase: PhaseLive})
+	s := fillState(State{Phase: PhaseLive})
 	apply := func(ev Event) {
 		t.Helper()
-		_, with := good(ev.Kind, s)
+		_, with := goodEvent(ev.Kind, s)
 		ev.Facts = with.Facts
 		next, out, err := Transition(s, ev)
 		if out != Applied {
@@ -707,11 +707,11 @@ func TestABA(t *testing.T) {
 		}
 		s = next
 	}
-	first := BeginFreeze(owner)
+	first := BeginFreeze(ownerProc)
 	apply(first)
 	inFlight := s
 	apply(AbortFreeze(first.Nonce))
-	again := BeginFreeze(owner)
+	again := BeginFreeze(ownerProc)
 	if again.Nonce == first.Nonce || len(first.Nonce) != 32 {
 		t.Fatalf("nonces %q and %q", first.Nonce, again.Nonce)
 	}
@@ -719,8 +719,8 @@ func TestABA(t *testing.T) {
 	if s.Phase != inFlight.Phase || s.Op != inFlight.Op || s.Epoch == inFlight.Epoch {
 		t.Fatalf("not the same state again: %+v", s)
 	}
-	for _, ev := range []Event{CommitFreeze(first.Nonce, viewer), AbortFreeze(first.Nonce), Release(first.Nonce)} {
-		_, with := good(ev.Kind, s)
+	for _, ev := range []Event{CommitFreeze(first.Nonce, viewerProc), AbortFreeze(first.Nonce), Release(first.Nonce)} {
+		_, with := goodEvent(ev.Kind, s)
 		ev.Facts = with.Facts
 		to, out, err := Transition(s, ev)
 		if out != Refused || !errors.Is(err, ErrStaleNonce) || to != s {
@@ -729,9 +729,9 @@ func TestABA(t *testing.T) {
 	}
 	// The same after a take-over: the attempt stays, the old nonce is dead, also as the
 	// attempt's own name.
-	take := TakeOver(rival)
+	take := TakeOver(rivalProc)
 	apply(take)
-	if s.Attempt != again.Nonce || s.Nonce != take.Nonce || !s.Owner.Same(rival) {
+	if s.Attempt != again.Nonce || s.Nonce != take.Nonce || !s.Owner.Same(rivalProc) {
 		t.Errorf("after the take-over: %+v", s)
 	}
 	ev := AbortFreeze(again.Nonce)
@@ -745,8 +745,8 @@ func TestABA(t *testing.T) {
 // TestEpochScope: a scoped event is dropped once the epoch has moved, and lands while it
 // has not (case 21).
 func TestEpochScope(t *testing.T) {
-	s := fill(State{Phase: PhaseLive})
-	ev := ObserveLimit(agent.Key(), noon).AtEpoch(s.Epoch)
+	s := fillState(State{Phase: PhaseLive})
+	ev := ObserveLimit(agentProc.Key(), midday).AtEpoch(s.Epoch)
 	limited, out, _ := Transition(s, ev)
 	if out != Applied || limited.Epoch != s.Epoch+1 {
 		t.Fatalf("a fresh one: %s, epoch %d", out, limited.Epoch)
@@ -758,15 +758,15 @@ func TestEpochScope(t *testing.T) {
 	for _, tt := range []struct {
 		reset time.Time
 		moved bool
-	}{{noon, false}, {time.Time{}, false}, {noon.Add(time.Hour), true}} {
-		to, out, _ := Transition(limited, ObserveLimit(agent.Key(), tt.reset))
+	}{{midday, false}, {time.Time{}, false}, {midday.Add(time.Hour), true}} {
+		to, out, _ := Transition(limited, ObserveLimit(agentProc.Key(), tt.reset))
 		if out != Applied || (to.Epoch != limited.Epoch) != tt.moved {
 			t.Errorf("limit until %v: %s, epoch %d after %d", tt.reset, out, to.Epoch, limited.Epoch)
 		}
 	}
 	// What is no phase, op, limit or process moves no epoch.
 	for _, kind := range []EventKind{EventIntendKill, EventClaim, EventWithdrawKill} {
-		from, ev := good(kind, s)
+		from, ev := goodEvent(kind, s)
 		if to, out, _ := Transition(from, ev); out != Applied || to.Epoch != from.Epoch {
 			t.Errorf("%s: %s, epoch %d after %d", kind, out, to.Epoch, from.Epoch)
 		}
@@ -780,7 +780,7 @@ func TestTombstone(t *testing.T) {
 		if s.Phase == PhaseNone || s.Phase == PhaseFinished {
 			continue
 		}
-		s = fill(s)
+		s = fillState(s)
 		s.Tombstoned = false
 		once, out, err := Transition(s, IntendKill())
 		if out != Applied || !once.Tombstoned || err != nil {
@@ -799,7 +799,7 @@ func TestTombstone(t *testing.T) {
 			if m == nil || m.lease != mints {
 				continue
 			}
-			s, ev := good(kind, fill(State{Phase: phase}))
+			s, ev := goodEvent(kind, fillState(State{Phase: phase}))
 			s.Tombstoned = true
 			_, out, err := Transition(s, ev)
 			if open := kind == EventBeginKill || kind == EventBeginDrop; open != (out == Applied) || !open && !errors.Is(err, ErrKillIntended) {
@@ -813,7 +813,7 @@ func TestTombstone(t *testing.T) {
 func TestTransitionAllocatesNothing(t *testing.T) {
 	for kind := EventNone + 1; kind < eventCount; kind++ {
 		for _, s := range validStates() {
-			from, ev := good(kind, fill(s))
+			from, ev := goodEvent(kind, fillState(s))
 			if _, _, err := Transition(from, ev); err != nil {
 				continue
 			}
@@ -827,7 +827,7 @@ func TestTransitionAllocatesNothing(t *testing.T) {
 // BenchmarkTransition compares a transition with the bare look-up of a two-level array,
 // the least that any table costs.
 func BenchmarkTransition(b *testing.B) {
-	s, ev := good(EventCommitFreeze, fill(State{Phase: PhaseLive, Op: OpFreeze}))
+	s, ev := goodEvent(EventCommitFreeze, fillState(State{Phase: PhaseLive, Op: OpFreeze}))
 	b.Run("bare", func(b *testing.B) {
 		var index [eventCount][16]*move
 		index[EventCommitFreeze][2] = &transitions[0]
