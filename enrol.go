@@ -30,7 +30,7 @@ type EnrolOptions struct {
 // and adopted is false.
 //
 // The error is [ErrNotFound] where there is no such process or it runs no session of a
-// runtime; [ErrUnknown] where its environment cannot be read, so that it may be enrolled
+// runtime; [ErrInvalid] for what is no pid; [ErrUnknown] where its environment cannot be read, so that it may be enrolled
 // already, or where it cannot be told yet what it is; a *[DamagedError] where its row is
 // damaged; [ErrLeaseHeld] and [ErrIllegal] where it carries the id of a row that is in an
 // operation, or frozen, which only that operation and the hook of the session settle; else
@@ -38,6 +38,9 @@ type EnrolOptions struct {
 func (s *Store) Enrol(ctx context.Context, pid int, opts *EnrolOptions) (row Entry, adopted bool, err error) {
 	if err := s.begin(ctx); err != nil {
 		return Entry{}, false, err
+	}
+	if pid <= 0 {
+		return Entry{}, false, fmt.Errorf("ledger: enrol: %w: %d is no pid", ErrInvalid, pid)
 	}
 	o := EnrolOptions{}
 	if opts != nil {
