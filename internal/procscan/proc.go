@@ -36,8 +36,9 @@ func (p Proc) Gone() bool {
 // Bounds of a command line. A program that sets its title pads its arguments with NUL
 // bytes, each of which reads as an empty argument.
 const (
-	maxCmdline = 64 << 10
-	maxArgs    = 4096
+	maxCmdline  = 64 << 10
+	maxArgs     = 4096
+	cmdlineSize = 4 << 10 // of the buffer that most fit into
 )
 
 // kernelThread is PF_KTHREAD of the flags in field 9. Being a child of process 2 proves
@@ -57,18 +58,6 @@ type statLine struct {
 	argStart, argEnd uint64
 	envStart, envEnd uint64
 }
-
-// dying says that the process has given back its memory, for good. Of a process with
-// several threads that may be true of the first one only.
-func (st *statLine) dying() bool { return st.Gone() || st.exiting && st.Threads <= 1 }
-
-// loaded says that the addresses are to be seen and final. While a program is set up, those
-// of arguments and environment enclose nothing; that of the code is stored after them.
-func (st *statLine) loaded() bool { return st.code > 1 && st.envEnd != 0 }
-
-// leaderless says that the first thread has ended, while others may run. What the process
-// has shows only in their folders.
-func (p *Proc) leaderless() bool { return p.State == 'Z' && p.Threads > 1 }
 
 var errStat = errors.New("malformed stat line")
 

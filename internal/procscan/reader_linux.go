@@ -34,7 +34,7 @@ type reader struct {
 
 func (s *System) newReader(root int, environ bool) (*reader, error) {
 	real, err := s.realProc()
-	r := &reader{root: root, real: real, stat: make([]byte, statSize), cmdline: make([]byte, maxCmdline+1)}
+	r := &reader{root: root, real: real, stat: make([]byte, statSize), cmdline: make([]byte, cmdlineSize)}
 	if environ {
 		r.environ = make([]byte, environSize)
 	}
@@ -66,7 +66,8 @@ func (r *reader) process(name string) (Proc, error) {
 	if r.environ != nil {
 		if env, err, ok := settleEnviron(block, envErr, st); ok {
 			r.extras = new(extras)
-			r.extras.environ.set(env, extraError(st.PID, "environment", err))
+			x := &r.extras.environ
+			x.v, x.err, x.done = env, extraError(st.PID, "environment", err), true
 		}
 	}
 	if n == 0 && argsErr == nil && r.real && !st.Kernel && !st.dying() {
@@ -91,6 +92,18 @@ func (r *reader) process(name string) (Proc, error) {
 	p.ArgsCut = p.ArgsCut || cut
 	return p, nil
 }
+
+// dying says that the process has given back its memory, for good. Of a process with
+// several threads that may be true of the first one only.
+func (st *statLine) dying() bool { return st.Gone() || st.exiting && st.Threads <= 1 }
+
+// loaded says that the addresses are to be seen and final. While a program is set up, those
+// of arguments and environment enclose nothing; that of the code is stored after them.
+func (st *statLine) loaded() bool { return st.code > 1 && st.envEnd != 0 }
+
+// leaderless says that the first thread has ended, while others may run. What the process
+// has shows only in their folders.
+func (p *Proc) leaderless() bool { return p.State == 'Z' && p.Threads > 1 }
 
 // settling is how long to wait, between tries, for a process to get on with starting
 // another program: while that is set up, it has neither arguments nor an environment.
@@ -157,26 +170,25 @@ func livingThread(dir int, process string) (string, error) {
 	return "", err
 }
 
-// args reads a command line into r.cmdline.
+// args reads a command line into r.cmdline, and one byte more than is kept of a longer one.
 func (r *reader) args(name string) (int, error) {
 	fd, err := open(r.root, name+"/cmdline", unix.O_RDONLY)
 	if err != nil {
 		return 0, err
 	}
 	defer unix.Close(fd)
-	total := 0
-	for total < len(r.cmdline) {
+	for total := 0; ; {
 		n, err := pread(fd, r.cmdline[total:], int64(total))
 		if err != nil {
 			return 0, err
 		}
 		total += n
-		// A read that leaves most of the buffer free has met the end.
-		if n == 0 || total < len(r.cmdline)/2 {
-			break
+		if total < len(r.cmdline) || total > maxCmdline {
+			return total, nil
 		}
+		more := min(len(r.cmdline), maxCmdline+1-total)
+		r.cmdline = append(r.cmdline, make([]byte, more)...)
 	}
-	return total, nil
 }
 
 func open(dir int, name string, flags int) (int, error) {
