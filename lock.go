@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync"
+	"time"
 
 	"github.com/sessionledger/ledger/internal/durable"
 	"github.com/sessionledger/ledger/internal/flock"
@@ -46,6 +48,11 @@ func (b stripes) lock(name string, take func() (func(), error)) (func(), error) 
 }
 
 func (s *Store) lock(ctx context.Context, set *flock.Set, sub, name string) (func(), error) {
+	if b, ok := ctx.Value(budgetKey{}).(*lockBudget); ok {
+		var spend func()
+		ctx, spend = b.wait(ctx)
+		defer spend()
+	}
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.lockWait)
@@ -66,4 +73,31 @@ func (s *Store) lock(ctx context.Context, set *flock.Set, sub, name string) (fun
 		return nil, fmt.Errorf("ledger: lock: %w", err)
 	}
 	return unlock, nil
+}
+
+// lockBudget is what all locks of one call may wait for together. Other work of the call
+// is not counted.
+type lockBudget struct {
+	mu   sync.Mutex
+	left time.Duration
+}
+
+type budgetKey struct{}
+
+func withLockBudget(ctx context.Context, d time.Duration) context.Context {
+	return context.WithValue(ctx, budgetKey{}, &lockBudget{left: d})
+}
+
+// wait bounds one wait by what is left. spend must be called at its end.
+func (b *lockBudget) wait(ctx context.Context) (bounded context.Context, spend func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	began := time.Now()
+	bounded, cancel := context.WithTimeout(ctx, b.left)
+	return bounded, func() {
+		cancel()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.left -= time.Since(began)
+	}
 }
