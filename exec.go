@@ -82,6 +82,7 @@ func (h *Host) record(ctx context.Context, l *launchable) (Entry, error) {
 	if born.LedgerID == "" {
 		return Entry{}, err
 	}
+	h.after("born")
 	if err != nil && !isUnsynced(err) {
 		s.logger.Warn("birth", "session", born.LedgerID, "error", err)
 	}
@@ -90,6 +91,7 @@ func (h *Host) record(ctx context.Context, l *launchable) (Entry, error) {
 		h.release(ctx, born.LedgerID, born.Lease.Nonce)
 		return born, fmt.Errorf("its process could not be put on record: %w", err)
 	}
+	h.after("bound")
 	if err := h.claimGiven(ctx, born.LedgerID, l); err != nil {
 		s.logger.Warn("conversation not claimed", "session", born.LedgerID, "error", err)
 	}

@@ -34,6 +34,15 @@ type Host struct {
 	// read by itself: it can start programs, open sessions beside the agent's, or end a
 	// session that nobody is attached to.
 	ServerConfig string
+
+	step func(name string) // called after each step of a launch; nil but in tests
+}
+
+// after tells a test which step is done.
+func (h *Host) after(step string) {
+	if h.step != nil {
+		h.step(step)
+	}
 }
 
 // releaseWait bounds the clean-up after a context has ended.

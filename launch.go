@@ -57,6 +57,7 @@ func (h *Host) Launch(ctx context.Context, opts LaunchOptions) (Entry, error) {
 		return Entry{}, err
 	}
 	l.row = e
+	h.after("born")
 	defer func() { h.release(ctx, e.LedgerID, e.Lease.Nonce) }()
 	if err != nil && !isUnsynced(err) {
 		return l.giveUp(ctx, err)
@@ -67,12 +68,15 @@ func (h *Host) Launch(ctx context.Context, opts LaunchOptions) (Entry, error) {
 	if err := l.spawn(ctx); err != nil {
 		return l.giveUp(ctx, err)
 	}
+	h.after("stamped")
 	if err := l.bind(ctx); err != nil {
 		return l.giveUp(ctx, err)
 	}
+	h.after("bound")
 	if err := l.start(ctx); err != nil {
 		return l.undo(ctx, err)
 	}
+	h.after("started")
 	return l.described(ctx)
 }
 
@@ -151,6 +155,7 @@ func (l *launching) spawn(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ledger: launch: %w", err)
 	}
+	l.h.after("spawned")
 	// The stamp proves the pane, the mark whose operation may act on it.
 	_, err = server.Do(ctx, l.pane.Guard(), tmux.Set(tmux.OptionID, l.row.LedgerID), tmux.Set(tmux.OptionAttempt, l.row.Lease.Attempt))
 	if err != nil {
@@ -266,6 +271,7 @@ func (l *launching) start(ctx context.Context) error {
 	if err := l.openGate(ctx); err != nil {
 		return err
 	}
+	l.h.after("opened")
 	return l.awaitAgent(ctx)
 }
 
