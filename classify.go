@@ -44,6 +44,7 @@ func Classify(e Entry, ev Evidence, now time.Time) Status {
 		Attached:     attached(&ev),
 		LastActiveAt: lastActive(&e, &ev),
 		IdleReason:   IdleNone,
+		process:      ev.Process,
 		Limit:        clonePart(e.Limit, func(l *Limit) *unknown { return &l.unknown }),
 		Attention:    clonePart(e.Attention, func(n *Note) *unknown { return &n.unknown }),
 	}
@@ -214,7 +215,7 @@ func (ev *Evidence) text(e *Entry, now time.Time) string {
 	var seen []string
 	switch ev.Process {
 	case Running:
-		seen = append(seen, fmt.Sprintf("process %d runs%s", ev.ProcessID.PID, orElse(prefixed(" (", ev.ProcessWhy, ")"), "")))
+		seen = append(seen, orElse(ev.ProcessWhy, fmt.Sprintf("process %d runs", ev.ProcessID.PID)))
 	case Gone:
 		seen = append(seen, orElse(ev.ProcessWhy, "no process of it is left"))
 	default:
@@ -257,13 +258,6 @@ func orElse(s, other string) string {
 		return other
 	}
 	return s
-}
-
-func prefixed(before, s, after string) string {
-	if s == "" {
-		return ""
-	}
-	return before + s + after
 }
 
 // alive reports whether the session's process is known to run.

@@ -29,6 +29,8 @@ type Status struct {
 	Limit        *Limit       `json:"limit"`
 	Lease        *LeaseStatus `json:"lease"`
 	Attention    *Note        `json:"attention"`
+
+	process Verdict // for the open actions
 }
 
 // LeaseStatus is an operation in flight, as a person would ask about it.

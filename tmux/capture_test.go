@@ -1,9 +1,10 @@
+//go:build unix
+
 package tmux
 
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -49,10 +50,7 @@ func TestCaptureIsExact(t *testing.T) {
 		}
 	}
 	// And against what was written.
-	var rows []string
-	for _, row := range strings.Split(string(c.Text), "\n") {
-		rows = append(rows, strings.TrimRight(row, " "))
-	}
+	rows := strings.Split(trimmed(c), "\n")
 	want := []string{"red plain bold orange", "wide 日本語 ü é", "", "", long, "trailing", "tab     here |p\\ #{pid} %H $x", "end"}
 	if !bytes.HasSuffix(c.Text, []byte("\n")) || strings.Join(rows[:len(want)], "\n") != strings.Join(want, "\n") {
 		// 3.5 and later keep the tab itself.
@@ -86,7 +84,7 @@ func TestCaptureCap(t *testing.T) {
 		return c
 	}
 	eventually(t, "lines", func() bool { return bytes.Contains(capture(nil).Text, []byte("done")) })
-	if c := capture(nil); c.Truncated || !bytes.HasPrefix(c.Text, []byte("line 0\n")) {
+	if c := capture(nil); c.Truncated || !strings.HasPrefix(trimmed(c), "line 0\n") {
 		t.Errorf("whole: %v, %.40q", c.Truncated, c.Text)
 	}
 	c := capture(&CaptureOptions{Lines: 10})
@@ -104,36 +102,19 @@ func TestCaptureCap(t *testing.T) {
 	}
 }
 
-func TestCaptureTooLargeKeepsThePartBelow(t *testing.T) {
-	s := fakeServer(t, "flood")
-	g := Guard{Server: ServerID{PID: 1}, Pane: "%1", PID: 1}
-	if _, err := s.capture(context.Background(), g, 10); !is(err, errTooLarge) {
-		t.Errorf("%v", err)
-	}
-}
-
-func ExampleServer_Capture() {
+func TestCaptureTooLargeKeepsTheEnd(t *testing.T) {
+	s := newServer(t)
 	ctx := context.Background()
-	s, done := exampleServer()
-	defer done()
-
-	pane, err := s.NewSession(ctx, SessionOptions{Name: "work", Start: Start{
-		Command: []string{"sh", "-c", `printf '\033[32mok\033[0m all is well'; exec sleep 60`},
-	}})
-	if err != nil {
-		fmt.Println(err)
-		return
+	p := start(t, s, "a", "sh", "-c", "i=0; while [ $i -lt 300 ]; do echo line $i; i=$((i+1)); done; echo done; exec sleep 1000")
+	eventually(t, "lines", func() bool {
+		c, err := s.Capture(ctx, p.Guard(), nil)
+		return err == nil && bytes.Contains(c.Text, []byte("done"))
+	})
+	c, err := s.capture(ctx, p.Guard(), 300, 4000)
+	if err != nil || !c.Truncated || !bytes.Contains(c.Text, []byte("done")) || bytes.HasPrefix(c.Text, []byte("line 0\n")) {
+		t.Errorf("%v, %v, %.40q", err, c.Truncated, c.Text)
 	}
-	s.waitFor(pane, "well")
-	c, err := s.Capture(ctx, pane.Guard(), nil)
-	if err != nil {
-		fmt.Println(err)
-		return
+	if _, err := s.capture(ctx, p.Guard(), 300, 100); !is(err, errTooLarge) {
+		t.Errorf("not even the screen fits: %v", err)
 	}
-	ansi, _, _ := strings.Cut(string(c.ANSI), "\n")
-	text, _, _ := strings.Cut(string(c.Text), "\n")
-	fmt.Printf("%q\n%q\n", strings.TrimRight(ansi, " "), strings.TrimRight(text, " "))
-	// Output:
-	// "\x1b[32mok\x1b[39m all is well"
-	// "ok all is well"
 }

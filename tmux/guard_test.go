@@ -1,3 +1,5 @@
+//go:build unix
+
 package tmux
 
 import (
@@ -70,8 +72,10 @@ func TestGuardMembers(t *testing.T) {
 	if _, err := s.Do(ctx, good, Kill(), Set("@a", "b")); !is(err, ErrInvalid) {
 		t.Errorf("action after Kill: %v", err)
 	}
-	if _, err := s.Do(ctx, good, Set("remain-on-exit", "on")); !is(err, ErrInvalid) {
-		t.Errorf("tmux option: %v", err)
+	for _, name := range []string{"", "-g", "a b", "@#(x)"} {
+		if _, err := s.Do(ctx, good, Set(name, "on")); !is(err, ErrInvalid) {
+			t.Errorf("option %q: %v", name, err)
+		}
 	}
 	if _, err := s.Do(ctx, good, Action{}); !is(err, ErrInvalid) {
 		t.Errorf("zero action: %v", err)
@@ -107,15 +111,14 @@ func TestRespawnInOneDispatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = strings.TrimRight(string(c.Text), "\n ")
+		got = strings.TrimRight(trimmed(c), "\n")
 		return strings.Count(got, "|") >= 7
 	})
 	if got != want {
 		t.Errorf("the command got %q, want %q", got, want)
 	}
 	// A dead pane is respawned only when that is what is expected.
-	raw(t, s, "set-option", "-g", "remain-on-exit", "on")
-	q, err = s.Do(ctx, q.Guard(), Respawn(Start{Command: []string{"true"}}))
+	q, err = s.Do(ctx, q.Guard(), Set("remain-on-exit", "on"), Respawn(Start{Command: []string{"true"}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +179,7 @@ func TestCommandOfOneWordIsNoShellText(t *testing.T) {
 	}
 	eventually(t, "program runs", func() bool {
 		c, err := s.Capture(context.Background(), p.Guard(), nil)
-		return err == nil && strings.HasPrefix(string(c.Text), "ran\n")
+		return err == nil && strings.HasPrefix(trimmed(c), "ran\n")
 	})
 	if _, err := os.Stat(filepath.Join(dir, "PWNED")); err == nil {
 		t.Error("a shell ran")

@@ -1,3 +1,5 @@
+//go:build unix
+
 package tmux
 
 import (
@@ -16,6 +18,7 @@ func gone(int, uint64) Presence { return Absent }
 
 // Case 64: definite absence only when it is.
 func TestPresenceOfServer(t *testing.T) {
+	t.Parallel()
 	recorded := ServerID{PID: 77, StartTicks: 1}
 	cases := []struct {
 		name  string
@@ -25,6 +28,8 @@ func TestPresenceOfServer(t *testing.T) {
 		err   error
 	}{
 		{"no server is definite", "no server running on /nonexistent/s", nil, Absent, ErrNoServer},
+		{"no server, though its process is gone too", "no server running on /nonexistent/s", gone, Absent, ErrNoServer},
+		{"no server, but its process runs", "no server running on /nonexistent/s", func(int, uint64) Presence { return Present }, Unknown, ErrNoServer},
 		{"socket missing, process not known", "error connecting to /nonexistent/s (No such file or directory)", nil, Unknown, ErrNoServer},
 		{"socket missing, process unclear", "error connecting to /nonexistent/s (No such file or directory)", func(int, uint64) Presence { return Unknown }, Unknown, ErrNoServer},
 		{"socket missing, process alive", "error connecting to /nonexistent/s (No such file or directory)", func(int, uint64) Presence { return Present }, Unknown, ErrNoServer},
@@ -67,6 +72,7 @@ func TestPresenceOfServer(t *testing.T) {
 
 // Lies and cut answers are no listing.
 func TestAnswerThatIsNone(t *testing.T) {
+	t.Parallel()
 	for _, out := range []string{"", "\n", "hello\n", head, head + "e|wrong-sessions|\ne|wrong|\n", strings.Repeat("x", 100)} {
 		s := fakeServer(t, "print:"+out)
 		if got, err := s.Has(context.Background(), "x"); got != Unknown || err == nil {
@@ -83,6 +89,7 @@ func TestAnswerThatIsNone(t *testing.T) {
 }
 
 func TestHangIsUnknownInTime(t *testing.T) {
+	t.Parallel()
 	needLinux(t)
 	for _, mode := range []string{"hang", "hang-with-child:", "pipe-held:"} {
 		t.Run(mode, func(t *testing.T) {
@@ -219,6 +226,9 @@ func TestRestartedServerIsAStranger(t *testing.T) {
 	}
 	if _, err := meant.NewWindow(ctx, "a", WindowOptions{}); !is(err, ErrRefused) {
 		t.Errorf("NewWindow = %v", err)
+	}
+	if err := meant.KillSession(ctx, "a"); meant.Presence(err) != Unknown {
+		t.Errorf("another server's answer is %v", meant.Presence(err))
 	}
 	meant.Probe = gone
 	if got, err := meant.Has(ctx, "a"); got != Absent || err != nil {

@@ -34,11 +34,10 @@ func TestTrapSpringsForAPersonsGit(t *testing.T) {
 }
 
 func TestConfiguredHooksAreDisabledByName(t *testing.T) {
-	var w work
-	w.parseConfig([]byte("hook.lint.event\nreference-transaction\x00hook.lint.command\nx\x00hook.a.b.command\ny\x00" +
+	w := parseConfig([]byte("hook.lint.event\nreference-transaction\x00hook.lint.command\nx\x00hook.a.b.command\ny\x00" +
 		"filter.f.g.clean\nc\x00filter.f.g.process\np\x00filter.novalue.required\x00core.sparsecheckout\ntrue\x00core.sparsecheckout\nfalse\x00"))
-	if want := []setting{{"hook.lint.enabled", "false"}, {"hook.a.b.enabled", "false"}}; !slices.Equal(w.hooks, want) {
-		t.Errorf("%v", w.hooks)
+	if want := []setting{{"hook.lint.enabled", "false"}, {"hook.a.b.enabled", "false"}}; !slices.Equal(w.off, want) {
+		t.Errorf("%v", w.off)
 	}
 	if !slices.Equal(w.filters.names, []string{"f.g", "novalue"}) || !slices.Equal(w.filters.process, []string{"f.g"}) || !w.sparse {
 		t.Errorf("%+v", w)
@@ -105,7 +104,7 @@ func TestKilledSnapshotIsFinishedByTheNext(t *testing.T) {
 [ -n "$hit" ] || exec git "$@"
 case $KILL in before*) kill -9 $PPID;; *) git "$@"; kill -9 $PPID;; esac`)
 	before := s.observe("r")
-	for _, step := range []string{"rev-parse", "status", "ls-files", "update-index", "write-tree", "diff-tree", "commit-tree", "update-ref", "update-ref"} {
+	for _, step := range []string{"config", "rev-parse", "status", "update-index", "write-tree", "diff-tree", "commit-tree", "update-ref", "update-ref"} {
 		for _, at := range []string{"before " + step, "after " + step} {
 			cmd := exec.Command(self, "-test.run=^"+t.Name()+"$", "-test.count=1")
 			cmd.Env = append(os.Environ(), "GITCMD_KILLED_HOME="+s.home, "GITCMD_KILLED_AT="+at)
@@ -353,6 +352,29 @@ func TestObjectLostInAPowerCutIsNotTakenForHeld(t *testing.T) {
 	}
 }
 
+func TestUnchangedFilesAreNotReadAgain(t *testing.T) {
+	s := newSandbox(t)
+	s.git(".", "init", "-q", "r")
+	s.write(s.path("r/.gitattributes"), "*.txt filter=seen\n")
+	for i := range 40 {
+		s.writeEarlier(fmt.Sprintf("r/d%d/f.txt", i), "as committed\n")
+	}
+	s.commit("r", "first")
+	s.git("r", "config", "filter.seen.clean", "echo %f >> "+s.path("seen")+"; cat")
+	s.git("r", "update-index", "--skip-worktree", "d7/f.txt") // has the copied index written before it is read
+	s.write(s.path("r/d3/f.txt"), "edited\n")
+	s.write(s.path("r/d7/f.txt"), "edited too\n")
+	snap, err := s.run.Snapshot(testContext(t), s.options("r", "id"))
+	if err != nil || !slices.Equal(snap.Paths, []string{"d3/f.txt", "d7/f.txt"}) {
+		t.Fatalf("%+v, %v", snap, err)
+	}
+	for line := range strings.Lines(s.read("seen")) {
+		if name := strings.TrimSpace(line); name != "d3/f.txt" && name != "d7/f.txt" {
+			t.Errorf("read %s", name)
+		}
+	}
+}
+
 // An edit of the same size within the same tick as the index is seen only by an index copy that
 // kept its time.
 func TestEditInTheSameInstantAsTheIndexIsHeld(t *testing.T) {
@@ -368,6 +390,23 @@ func TestEditInTheSameInstantAsTheIndexIsHeld(t *testing.T) {
 	snap, err := s.run.Snapshot(testContext(t), s.options("r", "id"))
 	if err != nil || !slices.Equal(snap.Paths, []string{"a"}) {
 		t.Errorf("%+v, %v", snap, err)
+	}
+}
+
+// To see whether a file's line ends are to be converted, git looks into the committed blob, and
+// fails as a whole if it may not fetch it. That must be an error, no fetch and no "clean".
+func TestContentThatAPartialCloneLacksIsNotFetched(t *testing.T) {
+	s := newSandbox(t)
+	s.partialClone("clone")
+	s.git("clone", "config", "core.autocrlf", "input")
+	s.write(s.path("clone/d/one"), "put back\r\n")
+	snap, err := s.run.Snapshot(testContext(t), s.options("clone", "id"))
+	if s.marks() != "" || (err == nil) != (snap.Ref != "") || snap.Clean {
+		t.Errorf("%+v, %v, %s", snap, err, s.marks())
+	}
+	s.tryGit("clone", "status")
+	if s.marks() == "" {
+		t.Error("a person's git did not fetch either")
 	}
 }
 

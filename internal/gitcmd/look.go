@@ -22,17 +22,13 @@ type entry struct {
 // status clears the bits that hide work from git, in the throwaway index alone, and asks git
 // what differs from it. The second result is the submodules that the index knows.
 func (w *work) status(ctx context.Context) (status, []string, error) {
-	// Most indexes have no such bits, so both questions are asked at once.
-	var entries []entry
-	var listErr error
-	listed := make(chan struct{})
-	go func() {
-		defer close(listed)
-		entries, listErr = w.list(ctx)
-	}()
+	// Most indexes have no such bits, so this answer is mostly the last.
 	st, err := w.readStatus(ctx)
-	<-listed
-	if err = errors.Join(err, listErr); err != nil {
+	entries := w.entries
+	if err == nil && !w.scanned {
+		entries, err = w.list(ctx)
+	}
+	if err != nil {
 		if !w.copied || !indexDamaged(err) || ctx.Err() != nil {
 			return status{}, nil, err
 		}

@@ -68,7 +68,6 @@ func (r Runner) run(ctx context.Context, c call) (stderr string, err error) {
 	if timeout <= 0 {
 		timeout = defaultTimeout
 	}
-	t0 := time.Now(); defer func() { println(c.args[0], time.Since(t0).Microseconds()) }()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := ctx.Err(); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 )
@@ -95,7 +94,19 @@ func (r Runner) Snapshot(ctx context.Context, opts SnapshotOptions) (Snapshot, e
 }
 
 func (r Runner) snapshot(ctx context.Context, opts SnapshotOptions, depth int) (Snapshot, error) {
+	// Two questions that do not depend on each other.
+	var conf config
+	var confErr error
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		conf, confErr = r.readConfig(ctx, opts.Dir)
+	}()
 	repo, existing, err := r.describe(ctx, opts.Dir, opts.Ref)
+	<-asked
+	if err == nil {
+		err = confErr
+	}
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -103,7 +114,7 @@ func (r Runner) snapshot(ctx context.Context, opts SnapshotOptions, depth int) (
 	if existing != "" {
 		return r.existing(ctx, repo, opts, existing)
 	}
-	w, err := r.openWork(ctx, repo, opts)
+	w, err := r.openWork(ctx, repo, opts, conf)
 	if err != nil {
 		return snap, err
 	}
@@ -183,7 +194,7 @@ func (r Runner) existing(ctx context.Context, repo Repo, opts SnapshotOptions, c
 	_, snap.Message, _ = strings.Cut(string(out), "\n\n")
 	out, _, err = r.output(ctx, call{dir: repo.Root, args: []string{
 		"diff-tree", "--root", "--no-commit-id", "-r", "-z", "--name-only", "--no-renames", commit,
-	}, env: []string{"GIT_INDEX_FILE=" + filepath.Join(opts.Scratch, "none")}}) // it reads the index, which may be damaged
+	}, env: noIndex(opts.Scratch)}) // the real one may be damaged
 	if err != nil {
 		return Snapshot{Root: repo.Root}, err
 	}

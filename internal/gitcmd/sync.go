@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
-	"time"
 )
 
 // syncWorkers sync at the same time, so that the file system's journal takes them together.
@@ -36,7 +35,6 @@ func syncObjects(ctx context.Context, commonDir string, ids []string) error {
 	if err := each(ctx, files, syncObject); err != nil {
 		return err
 	}
-	t1 := time.Now(); defer func() { println("dirs", len(dirs), time.Since(t1).Microseconds()) }()
 	names := make([]string, 0, len(dirs))
 	for dir := range dirs {
 		names = append(names, dir)

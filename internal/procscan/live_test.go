@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -373,6 +374,25 @@ func TestProcessWithoutItsFirstThreadIsNotGone(t *testing.T) {
 		t.Fatalf("%+v", p)
 	}
 	s := New("")
+	if !slices.Equal(p.Args, []string{os.Args[0]}) {
+		t.Errorf("arguments %q", p.Args)
+	}
+	for kind, sn := range map[string]*Snapshot{"on demand": snapshot(t), "in the pass": must(s.SnapshotEnviron(t.Context()))} {
+		if env, err := sn.Environ(pid); err != nil {
+			t.Errorf("%s: Environ: %v", kind, err)
+		} else if role, _ := env.Lookup(roleVar); role != "leaderless" {
+			t.Errorf("%s: Environ: role %q", kind, role)
+		}
+		if cwd, err := sn.Cwd(pid); cwd != must(os.Getwd()) || err != nil {
+			t.Errorf("%s: Cwd: %q, %v", kind, cwd, err)
+		}
+		if exe, err := sn.Exe(pid); exe != must(os.Executable()) || err != nil {
+			t.Errorf("%s: Exe: %q, %v", kind, exe, err)
+		}
+		if files, err := sn.OpenFiles(pid); len(files) < 3 || err != nil {
+			t.Errorf("%s: OpenFiles: %q, %v", kind, files, err)
+		}
+	}
 	if err := s.Signal(pid, p.Start, 0); err != nil {
 		t.Errorf("Signal: %v", err)
 	}
@@ -389,6 +409,49 @@ func TestProcessWithoutItsFirstThreadIsNotGone(t *testing.T) {
 	cmd.Process.Kill()
 	if err := e.Wait(t.Context()); err != nil {
 		t.Errorf("Wait: %v", err)
+	}
+}
+
+// A process that starts one program after the other has, for moments, neither arguments nor
+// an environment. It never reads as one that has none.
+func TestProcessThatStartsAnotherProgram(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "again")
+	if err := os.WriteFile(script, []byte("#!"+shell(t)+"\nexec \"$0\" again\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(script)
+	cmd.Env = []string{"MARK=here"}
+	start(t, cmd)
+	pid := cmd.Process.Pid
+	begun := stat(t, pid).Start
+	retried := 0
+	for i := range 400 {
+		take := New("").Snapshot
+		if i%2 == 1 {
+			take = New("").SnapshotEnviron
+		}
+		sn := must(take(t.Context()))
+		p := getProc(t, sn, pid)
+		if p.Start != begun || p.Gone() {
+			t.Fatalf("%+v", p)
+		}
+		if whole, reason := sn.Complete(); len(p.Args) == 0 && whole {
+			t.Errorf("no arguments: %+v", p)
+		} else if !whole {
+			t.Log(reason) // the machine is too busy
+		}
+		env, err := sn.Environ(pid)
+		if errors.Is(err, ErrNoEnviron) || errors.Is(err, ErrGone) {
+			t.Errorf("Environ: %v", err)
+		} else if err != nil {
+			t.Log(err)
+			retried++
+		} else if v, _ := env.Lookup("MARK"); v != "here" {
+			t.Errorf("Environ: %q", env.block)
+		}
+	}
+	if retried > 100 {
+		t.Errorf("%d environments of 400 could not be read", retried)
 	}
 }
 
@@ -477,7 +540,7 @@ func TestOpenFilesAreBounded(t *testing.T) {
 
 func TestInvalidPIDs(t *testing.T) {
 	s := New("")
-	for _, pid := range []int{0, -1, -1 << 40} {
+	for _, pid := range []int{0, -1, math.MinInt32} {
 		if _, err := s.Stat(pid); err == nil || errors.Is(err, ErrGone) {
 			t.Errorf("Stat(%d): %v", pid, err)
 		}
@@ -490,5 +553,41 @@ func TestInvalidPIDs(t *testing.T) {
 	}
 	if _, err := s.Stat(1<<31 - 1); !errors.Is(err, ErrGone) {
 		t.Errorf("Stat of a pid that no process can have: %v", err)
+	}
+}
+
+// A chain shows what a snapshot shows of one process and its ancestors, and claims nothing
+// about any other.
+func TestChainIsOneProcessAndItsAncestors(t *testing.T) {
+	s := New("")
+	cmd := blocked(t, shell(t), "sh")
+	pid := cmd.Process.Pid
+	chain, err := s.Chain(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if whole, reason := chain.Complete(); whole || reason == "" {
+		t.Errorf("complete %v, %q", whole, reason)
+	}
+	sn := snapshot(t)
+	want, got := []Proc{getProc(t, sn, pid)}, []Proc{getProc(t, chain, pid)}
+	want, got = slices.AppendSeq(want, sn.Ancestors(pid)), slices.AppendSeq(got, chain.Ancestors(pid))
+	if len(got) != len(want) || len(got) != chain.Len() || len(got) < 2 || got[1].PID != os.Getpid() {
+		t.Fatalf("%d processes %+v, want %d", len(got), got, len(want))
+	}
+	for i := range got {
+		if got[i].PID != want[i].PID || got[i].Start != want[i].Start || !slices.Equal(got[i].Args, want[i].Args) {
+			t.Errorf("%+v, want %+v", got[i], want[i])
+		}
+	}
+	if env, err := chain.Environ(pid); err != nil {
+		t.Error(err)
+	} else if v, _ := env.Lookup("PATH"); v != os.Getenv("PATH") {
+		t.Errorf("PATH is %q", v)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	if chain, err := s.Chain(pid); !errors.Is(err, ErrGone) || chain.Len() != 0 {
+		t.Errorf("gone: %v", err)
 	}
 }

@@ -342,7 +342,7 @@ func TestProcessesThatEndDuringTheScan(t *testing.T) {
 			if err := s.Signal(pid, getProc(t, first, pid).Start, syscall.SIGKILL); err != nil {
 				t.Error(err)
 			}
-			time.Sleep(time.Millisecond) // spreads them over the scans
+			time.Sleep(10 * time.Millisecond) // spreads them over the scans
 		}
 	}()
 	scans := 0
