@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // Apply moves the row id by an event: [Transition] under the row's lock, on the newest
@@ -31,19 +32,54 @@ func (s *Store) Apply(ctx context.Context, id string, ev Event) (Entry, Outcome,
 	if window != "" {
 		ev.Location.Window, ev.Location.Slot = "", 0 // a place is a key too
 	}
+	if ev.Kind == EventAcknowledge && ev.SessionID != "" {
+		if err := s.claimLaunched(ctx, id, ev); err != nil {
+			return Entry{}, Refused, err
+		}
+	}
 	e, out, err := s.apply(ctx, id, ev)
-	if err != nil || out != Applied {
+	if err != nil && !isUnsynced(err) || out != Applied {
 		return e, out, err
 	}
 	if follows.Kind != EventNone {
-		if e, _, err = s.apply(ctx, id, follows); err != nil {
+		claimed, _, cerr := s.apply(ctx, id, follows)
+		if claimed.LedgerID != "" {
+			e = claimed
+		}
+		if err = errors.Join(err, cerr); cerr != nil && !isUnsynced(cerr) {
 			return e, out, err
 		}
 	}
 	if window != "" && window != e.Window {
-		e, err = s.takePlace(ctx, e, window)
+		placed, perr := s.takePlace(ctx, e, window)
+		e, err = placed, errors.Join(err, perr)
 	}
 	return e, out, err
+}
+
+// claimLaunched claims the process of an acknowledgement that outran its Launched: it
+// names a conversation too, and one write holds one key. Whether the acknowledgement
+// counts is its own to say.
+func (s *Store) claimLaunched(ctx context.Context, id string, ev Event) error {
+	early := func(e *Entry) bool {
+		return e.Restore != nil && e.Restore.Launched.IsZero() && e.Lease != nil && e.Lease.Attempt == ev.Attempt
+	}
+	if r, _, err := s.lookUp(id); err != nil || r.err != nil || !early(&r.entry) || ev.malformed() != "" {
+		return nil
+	}
+	err := s.withClaim(ctx, processClaim(s.local(ev.Process)), id, func() error {
+		_, err := s.rewrite(ctx, id, true, maxRow, func(e *Entry) (verdict, error) {
+			if f := s.gather(ctx, e, ev, Facts{}); early(e) && f.Subject == Running && f.Outermost == Yes {
+				e.Restore.Launched = ev.Process
+			}
+			return unchanged, nil
+		})
+		return err
+	})
+	if isUnsynced(err) {
+		return nil // the acknowledgement's own write tells
+	}
+	return err
 }
 
 // apply is Apply for an event that needs at most one claim.
@@ -55,8 +91,9 @@ func (s *Store) apply(ctx context.Context, id string, ev Event) (Entry, Outcome,
 	}
 	var e Entry
 	out := Unset
+	var held *heldError
 	write := func() (err error) {
-		e, out, err = s.applyLocked(ctx, id, ev, ahead)
+		e, out, err = s.applyLocked(ctx, id, ev, ahead, c, held)
 		return err
 	}
 	if c.kind == "" {
@@ -64,10 +101,13 @@ func (s *Store) apply(ctx context.Context, id string, ev Event) (Entry, Outcome,
 	} else {
 		err = s.withClaim(ctx, c, id, write)
 	}
-	var held *heldError
 	if errors.As(err, &held) {
 		// The refusal is the row's own to make, and of a conversation it is recorded.
-		ahead.Held, ahead.HeldBy, ahead.Claimed = Yes, held.by, Yes
+		if c.kind == claimConversation {
+			ahead.Held, ahead.HeldBy = Yes, held.by
+		} else {
+			ahead.Claimed = Yes
+		}
 		err = write()
 	}
 	if err != nil && !isUnsynced(err) {
@@ -76,8 +116,9 @@ func (s *Store) apply(ctx context.Context, id string, ev Event) (Entry, Outcome,
 	return e, out, err
 }
 
-// applyLocked is the write of one event.
-func (s *Store) applyLocked(ctx context.Context, id string, ev Event, ahead Facts) (Entry, Outcome, error) {
+// applyLocked is the write of one event, under the claim c; held says that another row
+// holds its process.
+func (s *Store) applyLocked(ctx context.Context, id string, ev Event, ahead Facts, c claim, held *heldError) (Entry, Outcome, error) {
 	out := Unset
 	e, err := s.rewrite(ctx, id, true, maxRow, func(e *Entry) (verdict, error) {
 		stamped, err := s.stamp(ev)
@@ -87,13 +128,20 @@ func (s *Store) applyLocked(ctx context.Context, id string, ev Event, ahead Fact
 		stamped.Facts = s.gather(ctx, e, stamped, ahead)
 		var write bool
 		out, write, err = advance(e, stamped)
-		if err != nil && write {
-			err = recordedError{err}
-		}
-		if err == nil && out == Applied && e.Phase == PhaseNone {
+		switch {
+		case err != nil && write:
+			return unchanged, recordedError{err}
+		case err != nil || out != Applied:
+			return unchanged, err
+		case held != nil && c.kind == claimProcess:
+			return unchanged, held // not every event that names a process has a guard for this
+		case c.kind != "" && held == nil && !c.held(e):
+			// Another writer has moved the row on since its claim was chosen.
+			return unchanged, fmt.Errorf("ledger: %s of %q: %w meanwhile", ev.Kind, id, ErrConflict)
+		case e.Phase == PhaseNone:
 			return remove, nil
 		}
-		return unchanged, err
+		return unchanged, nil
 	})
 	var recorded recordedError
 	if errors.As(err, &recorded) {
@@ -117,26 +165,24 @@ func (s *Store) stamp(ev Event) (Event, error) {
 func (s *Store) claimFor(id string, ev Event) (claim, error) {
 	switch ev.Kind {
 	case EventBind, EventLaunched, EventAdopt, EventCommitHandoff, EventParkHandoff, EventCommitRespawn:
-		return processClaim(ev.Process), nil
+		return processClaim(s.local(ev.Process)), nil
 	case EventClaim:
 		if ev.Target != "" {
 			return claim{}, nil // gives a conversation up
 		}
 	case EventAcknowledge:
 		if ev.SessionID == "" {
-			return processClaim(ev.Process), nil
+			return processClaim(s.local(ev.Process)), nil
 		}
 	default:
 		return claim{}, nil
 	}
 	r, _, err := s.lookUp(id)
+	if err == nil {
+		err = r.err
+	}
 	if err != nil {
 		return claim{}, err
 	}
 	return conversationClaim(r.entry.Runtime, ev.SessionID), nil
-}
-
-func isUnsynced(err error) bool {
-	var unsynced *DurabilityError
-	return errors.As(err, &unsynced)
 }

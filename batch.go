@@ -44,13 +44,14 @@ func (s *Store) batch(ctx context.Context, changes []change) ([]Entry, []error) 
 		})
 	}
 	group.Wait()
+	busy := stripes{}
 	var published []*durable.Staged
 	var placed []int
 	for i := range pending {
 		if errs[i] != nil || pending[i].file == nil {
 			continue
 		}
-		switch err := s.publish(ctx, changes[i].id, pending[i]); {
+		switch err := s.publish(ctx, busy, changes[i].id, pending[i]); {
 		case errors.Is(err, errOutrun):
 			entries[i], errs[i] = s.rewrite(ctx, changes[i].id, true, maxRow, changes[i].edit)
 		case err != nil:
@@ -81,7 +82,8 @@ type staged struct {
 var errOutrun = errors.New("outrun by another writer")
 
 // stage edits a row as it is now, without its lock, and writes the temp file. A change
-// that removes its row, and one whose row lies elsewhere, is left to rewrite.
+// that removes its row or records a refusal, and one whose row lies elsewhere, is left to
+// rewrite.
 func (s *Store) stage(ctx context.Context, d *durable.Dir, c change) (staged, error) {
 	if err := s.begin(ctx); err != nil {
 		return staged{}, err
@@ -94,10 +96,10 @@ func (s *Store) stage(ctx context.Context, d *durable.Dir, c change) (staged, er
 		return staged{}, err
 	}
 	p, err := prepare(r, maxRow, c.edit)
-	if err != nil {
+	if err != nil && !p.write {
 		return staged{}, err
 	}
-	if p.remove || p.write && sub != dirSessions {
+	if err != nil || p.remove || p.write && sub != dirSessions {
 		e, err := s.rewrite(ctx, c.id, true, maxRow, c.edit)
 		return staged{prepared: prepared{entry: e}}, err
 	}
@@ -109,8 +111,8 @@ func (s *Store) stage(ctx context.Context, d *durable.Dir, c change) (staged, er
 }
 
 // publish renames a staged row into place, if the row is still the one that was edited.
-func (s *Store) publish(ctx context.Context, id string, p staged) error {
-	unlock, err := s.lockRow(ctx, id)
+func (s *Store) publish(ctx context.Context, busy stripes, id string, p staged) error {
+	unlock, err := busy.lock(stripe(id), func() (func(), error) { return s.lockRow(ctx, id) })
 	if err != nil {
 		return err
 	}

@@ -44,6 +44,9 @@ const (
 // care. It changes nothing and takes no lock, so that beside a writer at work it can see
 // a step half done.
 func (s *Store) Check(ctx context.Context) ([]Finding, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
 	c := &checker{s: s, holders: map[string]string{}}
 	for _, sub := range []string{dirSessions, dirFinished} {
 		if _, err := s.scan(ctx, sub, func(name string, r *row) bool {
@@ -98,7 +101,7 @@ func (c *checker) row(sub, name string, r *row) {
 	e := &r.entry
 	c.rows = append(c.rows, r.entry)
 	c.once("id "+e.LedgerID, e.LedgerID)
-	for _, cl := range claimsOf(e) {
+	for _, cl := range c.s.claimsOf(e) {
 		c.once(cl.kind+" "+cl.key, e.LedgerID)
 	}
 	if sub == dirFinished && e.IsOpen() {
@@ -134,7 +137,7 @@ func (c *checker) claims() error {
 	}
 	for i := range c.rows {
 		e := &c.rows[i]
-		for _, cl := range claimsOf(e) {
+		for _, cl := range c.s.claimsOf(e) {
 			by, err := c.s.holder(cl)
 			if err != nil {
 				return err
@@ -164,8 +167,10 @@ func (c *checker) files(ctx context.Context) error {
 		if err != nil || info.Mode()&fs.ModeSymlink != 0 || info.Mode()&fs.ModeSocket != 0 {
 			return nil
 		}
-		if info.Mode().Perm()&0o077 != 0 {
-			c.found = append(c.found, Finding{Kind: FindMode, Path: path, Broken: true,
+		// Others may look into a folder (the root can be one that a person made), not write.
+		lets := info.Mode().Perm() & 0o077
+		if lets != 0 {
+			c.found = append(c.found, Finding{Kind: FindMode, Path: path, Broken: !d.IsDir() || lets&0o022 != 0,
 				Message: fmt.Sprintf("mode %#o lets others in", info.Mode().Perm())})
 		}
 		return nil

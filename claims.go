@@ -19,13 +19,19 @@ import (
 // against the row that it names, so a crash between a claim and its row leaves nothing
 // that the next comer could not replace.
 type claim struct {
-	kind    string // "process", "conversation", "place"
+	kind    string // claimProcess, claimConversation, claimPlace
 	key     string
 	process ProcessID // of kind process
 
 	// held reports whether the row still holds the key.
 	held func(e *Entry) bool
 }
+
+const (
+	claimProcess      = "process"
+	claimConversation = "conversation"
+	claimPlace        = "place"
+)
 
 // file is the claim's name: <kind>-<32 hex digits of the key's sha256>.
 func (c claim) file() string {
@@ -38,7 +44,7 @@ func (c claim) file() string {
 // enrolled again.
 func processClaim(p ProcessID) claim {
 	return claim{
-		kind:    "process",
+		kind:    claimProcess,
 		key:     strconv.FormatUint(p.PIDNamespace, 10) + ":" + p.Key(),
 		process: p,
 		held:    func(e *Entry) bool { return p.Same(e.Process()) || e.Restore != nil && p.Same(e.Restore.Launched) },
@@ -47,7 +53,7 @@ func processClaim(p ProcessID) claim {
 
 func conversationClaim(runtime, id string) claim {
 	return claim{
-		kind: "conversation",
+		kind: claimConversation,
 		key:  runtime + ":" + id,
 		held: func(e *Entry) bool { return e.IsOpen() && e.Runtime == runtime && e.SessionID == id },
 	}
@@ -55,7 +61,7 @@ func conversationClaim(runtime, id string) claim {
 
 func placeClaim(root, window string, slot int) claim {
 	return claim{
-		kind: "place",
+		kind: claimPlace,
 		key:  root + "\x00" + window + "\x00" + strconv.Itoa(slot),
 		held: func(e *Entry) bool {
 			return e.IsOpen() && e.placeRoot() == root && e.Window == window && e.Slot == slot
@@ -71,14 +77,24 @@ func (e *Entry) placeRoot() string {
 	return e.Cwd
 }
 
+// local fills in the pid namespace of a record that has none: a row of another
+// implementation speaks of this machine's.
+func (s *Store) local(p ProcessID) ProcessID {
+	if p.PIDNamespace == 0 {
+		here, _ := s.procs.here() // where this fails, claims fail: their stamp needs it too
+		p.PIDNamespace = here.PIDNamespace
+	}
+	return p
+}
+
 // claimsOf lists the claims that a row's content entitles it to.
-func claimsOf(e *Entry) []claim {
+func (s *Store) claimsOf(e *Entry) []claim {
 	var cs []claim
 	if p := e.Process(); !p.IsZero() {
-		cs = append(cs, processClaim(p))
+		cs = append(cs, processClaim(s.local(p)))
 	}
-	if e.Restore != nil && !e.Restore.Launched.IsZero() {
-		cs = append(cs, processClaim(e.Restore.Launched))
+	if e.Restore != nil && !e.Restore.Launched.IsZero() && !e.Restore.Launched.Same(e.Process()) {
+		cs = append(cs, processClaim(s.local(e.Restore.Launched)))
 	}
 	if e.IsOpen() && e.SessionID != "" {
 		cs = append(cs, conversationClaim(e.Runtime, e.SessionID))
@@ -100,7 +116,7 @@ func (e *heldError) Error() string {
 }
 
 func (e *heldError) Unwrap() error {
-	if e.claim.kind == "conversation" {
+	if e.claim.kind == claimConversation {
 		return ErrConversationHeld
 	}
 	return ErrExists
@@ -154,8 +170,12 @@ func (s *Store) claimed(c claim) (string, error) {
 		return "", fmt.Errorf("ledger: claims: %w", err)
 	}
 	defer f.Close()
-	data, _, err := f.Read(c.file(), maxID+1, folder.Stamp{})
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, folder.ErrTooLarge) {
+	return readClaim(f, c.file())
+}
+
+func readClaim(f *folder.Folder, name string) (string, error) {
+	data, _, err := f.Read(name, maxID+1, folder.Stamp{})
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, folder.ErrTooLarge) || errors.Is(err, folder.ErrNotRegular) {
 		return "", nil
 	}
 	if err != nil {
@@ -239,17 +259,8 @@ func (s *Store) completeClaims(ctx context.Context) error {
 	if found == "" {
 		subs = append(subs, dirFinished)
 	}
-	for e, err := range s.each(ctx, subs...) {
-		var damaged *DamagedError
-		if errors.As(err, &damaged) {
-			continue // it holds no key that could be read, and a repair enrols it again
-		}
-		if err != nil {
-			return err
-		}
-		if err := s.restoreClaims(ctx, &e); err != nil {
-			return err
-		}
+	if err := s.restoreAllClaims(ctx, subs); err != nil {
+		return err
 	}
 	d, err := s.dir(dirClaims)
 	if err != nil {
@@ -261,10 +272,42 @@ func (s *Store) completeClaims(ctx context.Context) error {
 	return nil
 }
 
+// restoreAllClaims writes the claims of all rows in the given folders. A folder that never
+// stands still is listed until it shows no row that was not seen before.
+func (s *Store) restoreAllClaims(ctx context.Context, subs []string) error {
+	const tries = 10
+	seen := map[string]bool{}
+	for try := range tries {
+		known, complete := len(seen), true
+		for _, sub := range subs {
+			var failed error
+			whole, err := s.scan(ctx, sub, func(name string, r *row) bool {
+				// A damaged row holds no key that could be read, and a repair enrols it again.
+				if !seen[name] && r.err == nil {
+					failed = s.restoreClaims(ctx, &r.entry)
+				}
+				seen[name] = true
+				return failed == nil
+			})
+			if failed != nil {
+				return failed
+			}
+			if err != nil {
+				return err
+			}
+			complete = complete && whole
+		}
+		if complete || try > 0 && len(seen) == known {
+			return nil
+		}
+	}
+	return fmt.Errorf("ledger: claims: %w: the list of rows changes all the time", ErrUnknown)
+}
+
 // restoreClaims writes the claims that one row should have. Where two rows claim one key,
 // the one that was found first keeps it.
 func (s *Store) restoreClaims(ctx context.Context, e *Entry) error {
-	for _, c := range claimsOf(e) {
+	for _, c := range s.claimsOf(e) {
 		if s.procs.verdict(c.process) == Gone { // the zero value never is
 			continue
 		}

@@ -39,23 +39,26 @@ func (s *Store) Create(ctx context.Context, e Entry, birth Event) (Entry, error)
 		other, getErr := s.Get(ctx, held.by)
 		return other, errors.Join(err, getErr)
 	}
-	var unsynced *DurabilityError
-	if err != nil && !errors.As(err, &unsynced) {
+	if err != nil && !isUnsynced(err) {
 		return Entry{}, err
 	}
 	if e.SessionID != "" {
 		ev := Claim(e.SessionID, "launch")
 		ev.TranscriptPath = e.TranscriptPath
 		claimed, _, claimErr := s.Apply(ctx, created.LedgerID, ev)
-		if claimErr != nil && !errors.Is(claimErr, ErrConversationHeld) {
+		switch {
+		case claimErr == nil, errors.Is(claimErr, ErrConversationHeld):
+			created = claimed
+		case isUnsynced(claimErr):
+			created, err = claimed, claimErr
+		default:
 			return created, claimErr
 		}
-		created = claimed
 	}
 	if window != "" {
 		placed, placeErr := s.takePlace(ctx, created, window)
 		if placeErr != nil {
-			return created, placeErr
+			return placed, placeErr
 		}
 		created = placed
 	}
@@ -75,7 +78,7 @@ func (s *Store) newRow(e Entry) (Entry, error) {
 		}
 	}
 	born := Entry{
-		SchemaVersion: row.SchemaVersion, LedgerID: row.LedgerID, HostID: row.HostID,
+		SchemaVersion: row.SchemaVersion, LedgerID: row.LedgerID, Runtime: row.Runtime, HostID: row.HostID,
 		BootID: row.BootID, PIDNamespace: row.PIDNamespace, TimeNamespace: row.TimeNamespace,
 	}
 	if err := checkProtected(&born, &row); err != nil {
@@ -104,7 +107,8 @@ func (s *Store) birth(ctx context.Context, row Entry, birth Event) (Entry, error
 	if row.LedgerID != "" {
 		return s.bear(ctx, row, birth)
 	}
-	for {
+	const draws = 100 // of a million: more collisions are no accident
+	for range draws {
 		id, err := NewID(row.Runtime, s.now())
 		if err != nil {
 			return Entry{}, err
@@ -116,6 +120,7 @@ func (s *Store) birth(ctx context.Context, row Entry, birth Event) (Entry, error
 			return e, err // anything but a collision of ids, which another draw settles
 		}
 	}
+	return Entry{}, fmt.Errorf("ledger: create: %w: no id is free", ErrExists)
 }
 
 // bear applies the birth event to an empty row and publishes it, under the claim of its
@@ -143,7 +148,7 @@ func (s *Store) bear(ctx context.Context, row Entry, birth Event) (created Entry
 		err = write()
 		return created, err
 	}
-	err = s.withClaim(ctx, processClaim(birth.Process), row.LedgerID, write)
+	err = s.withClaim(ctx, processClaim(s.local(birth.Process)), row.LedgerID, write)
 	return created, err
 }
 
@@ -199,11 +204,14 @@ func (s *Store) takePlace(ctx context.Context, e Entry, window string) (Entry, e
 	const maxSlots = 1000
 	for slot := range maxSlots {
 		placed := e
-		err := s.withClaim(ctx, placeClaim(e.placeRoot(), window, slot), e.LedgerID, func() (err error) {
-			placed, err = s.rewrite(ctx, e.LedgerID, true, maxRow, func(e *Entry) (verdict, error) {
+		err := s.withClaim(ctx, placeClaim(e.placeRoot(), window, slot), e.LedgerID, func() error {
+			got, err := s.rewrite(ctx, e.LedgerID, true, maxRow, func(e *Entry) (verdict, error) {
 				e.Window, e.Slot = window, slot
 				return unchanged, nil
 			})
+			if err == nil || isUnsynced(err) {
+				placed = got
+			}
 			return err
 		})
 		var held *heldError

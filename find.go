@@ -52,7 +52,7 @@ func (s *Store) Find(ctx context.Context, q Query) (Entry, error) {
 		}
 	}
 	add(q.Prefix != "", func() (Entry, error) { return s.findPrefix(ctx, q.Prefix) })
-	add(q.Process != ProcessID{}, func() (Entry, error) { return s.findClaim(ctx, processClaim(q.Process)) })
+	add(q.Process != ProcessID{}, func() (Entry, error) { return s.findClaim(ctx, processClaim(s.local(q.Process))) })
 	add(q.PID != 0, func() (Entry, error) { return s.findPID(ctx, q.PID) })
 	add(q.Ancestor != 0, func() (Entry, error) { return s.findAncestor(ctx, q.Ancestor) })
 	add(q.Conversation != Conversation{}, func() (Entry, error) {
@@ -124,25 +124,46 @@ func (s *Store) findPID(ctx context.Context, pid int) (Entry, error) {
 	return s.findClaim(ctx, processClaim(p))
 }
 
-// findAncestor walks up from pid. Each step is pinned by start ticks: a parent that is
-// younger than its child is a stranger under a re-used pid.
-func (s *Store) findAncestor(ctx context.Context, pid int) (Entry, error) {
-	const maxDepth = 128
-	born := ^uint64(0)
-	for range maxDepth {
-		p, err := s.procs.identify(pid)
-		if isGone(err) || err == nil && p.StartTicks > born {
+// errBroken says that a process ended while the chain above it was walked.
+var errBroken = fmt.Errorf("ledger: find: %w: an ancestor ended meanwhile", ErrUnknown)
+
+// findAncestor walks up from pid. Where an ancestor ends meanwhile, its children have
+// another parent by now, and the walk begins anew.
+func (s *Store) findAncestor(ctx context.Context, pid int) (e Entry, err error) {
+	for range 5 {
+		if e, err = s.walkUp(ctx, pid); err != errBroken {
 			break
 		}
-		if err != nil {
+	}
+	return e, err
+}
+
+// walkUp pins each step by start ticks: a parent that is younger than its child is a
+// stranger under a re-used pid.
+func (s *Store) walkUp(ctx context.Context, pid int) (Entry, error) {
+	const maxDepth = 256
+	born := ^uint64(0)
+	for depth := range maxDepth {
+		p, err := s.procs.identify(pid)
+		switch {
+		case isGone(err) && depth == 0:
+			return Entry{}, fmt.Errorf("ledger: find: %w: process %d does not run", ErrNotFound, pid)
+		case isGone(err), err == nil && p.StartTicks > born:
+			return Entry{}, errBroken
+		case err != nil:
 			return Entry{}, fmt.Errorf("%w: %w", ErrUnknown, err)
 		}
 		if e, err := s.findClaim(ctx, processClaim(p)); !errors.Is(err, ErrNotFound) {
 			return e, err
 		}
 		st, err := s.procs.sys.Stat(pid)
-		if err != nil || st.PPID == 0 {
-			break
+		switch {
+		case isGone(err), err == nil && st.Start != p.StartTicks:
+			return Entry{}, errBroken
+		case err != nil:
+			return Entry{}, fmt.Errorf("%w: %w", ErrUnknown, err)
+		case st.PPID == 0:
+			return Entry{}, errNoMatch
 		}
 		born, pid = p.StartTicks, st.PPID
 	}

@@ -110,7 +110,7 @@ func (s *Store) gather(ctx context.Context, e *Entry, ev Event, f Facts) Facts {
 		s.readCarrier(e, ev.Process, &f)
 	}
 	if need&factClaimed != 0 && f.Claimed == Unsure {
-		f.Claimed = s.claimedByOther(e, processClaim(ev.Process))
+		f.Claimed = s.claimedByOther(e, processClaim(s.local(ev.Process)))
 	}
 	if need&factHeld != 0 && f.Held == Unsure {
 		id := ev.SessionID

@@ -144,11 +144,13 @@ func (s *Store) read(f *folder.Folder, name string, warm bool) (*row, error) {
 			known = cached.stamp
 		}
 	}
+	start := time.Now()
 	data, stamp, err := f.Read(name, maxRow, known)
 	if cached != nil && err == nil && stamp == known {
 		return cached, nil
 	}
 	r := &row{stamp: stamp}
+	content := err == nil || errors.Is(err, folder.ErrTooLarge) // what was seen stays so for this stamp
 	id := strings.TrimSuffix(name, rowExtension)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), isExhausted(err):
@@ -163,7 +165,7 @@ func (s *Store) read(f *folder.Folder, name string, warm bool) (*row, error) {
 	if err != nil {
 		r.entry, r.err = Entry{}, &DamagedError{ID: id, Path: f.Path() + "/" + name, Err: err}
 	}
-	if warm && stamp != (folder.Stamp{}) && time.Since(time.Unix(0, max(stamp.Mtime, stamp.Ctime))) > cacheAge {
+	if warm && content && start.Sub(time.Unix(0, max(stamp.Mtime, stamp.Ctime))) > cacheAge {
 		s.cache.put(name, r)
 	}
 	return r, nil
@@ -207,6 +209,10 @@ func (s *Store) scan(ctx context.Context, sub string, yield func(name string, r 
 	if err != nil {
 		return false, fmt.Errorf("ledger: list: %w", err)
 	}
+	warm := sub == dirSessions
+	if warm {
+		defer s.forget(names)
+	}
 	if len(names) == 0 {
 		return complete, nil
 	}
@@ -215,7 +221,6 @@ func (s *Store) scan(ctx context.Context, sub string, yield func(name string, r 
 		return false, fmt.Errorf("ledger: list: %w", err)
 	}
 	defer f.Close()
-	warm := sub == dirSessions
 	const chunk = 512
 	rows := make([]*row, min(chunk, len(names)))
 	for part := range slices.Chunk(names, chunk) {
@@ -230,9 +235,6 @@ func (s *Store) scan(ctx context.Context, sub string, yield func(name string, r 
 				return false, errStopped
 			}
 		}
-	}
-	if warm {
-		s.forget(names)
 	}
 	return complete, nil
 }

@@ -106,8 +106,11 @@ func (s *Store) rewrite(ctx context.Context, id string, durably bool, limit int,
 		return p.entry, s.removeRow(sub, id)
 	}
 	if p.write {
-		if werr := s.writeRow(sub, id, p.data, durably); werr != nil {
-			return p.entry, werr
+		switch werr := s.writeRow(sub, id, p.data, durably); {
+		case werr != nil && !isUnsynced(werr):
+			return Entry{}, werr // the old row is what is on disk
+		case werr != nil:
+			return p.entry, errors.Join(err, werr)
 		}
 	}
 	return p.entry, err
@@ -120,7 +123,7 @@ type prepared struct {
 	write, remove bool
 }
 
-// errRecorded marks the refusals that are written all the same.
+// recordedError marks a refusal that is written all the same.
 type recordedError struct{ error }
 
 func (e recordedError) Unwrap() error { return e.error }
@@ -167,16 +170,26 @@ func prepare(r *row, limit int, edit func(*Entry) (verdict, error)) (prepared, e
 	return prepared{entry: e, data: data, write: true}, err
 }
 
-// writeRow replaces a row's file.
+// writeRow replaces a row's file. Temp files are written to sessions/ alone, so that
+// clearing those of dead writers never lists the finished rows.
 func (s *Store) writeRow(sub, id string, data []byte, durably bool) error {
-	d, err := s.dir(sub)
+	d, err := s.dir(dirSessions)
 	if err != nil {
 		return fmt.Errorf("ledger: write %q: %w", id, err)
 	}
-	if !durably {
-		return writeError(id, d.ReplaceRelaxed(s.tag(), id+rowExtension, data))
+	name := id + rowExtension
+	switch {
+	case sub != dirSessions:
+		var to *durable.Dir
+		if to, err = s.dir(sub); err == nil {
+			err = d.ReplaceIn(to, s.tag(), name, data)
+		}
+	case durably:
+		err = d.Replace(s.tag(), name, data, true)
+	default:
+		err = d.ReplaceRelaxed(s.tag(), name, data)
 	}
-	return writeError(id, d.Replace(s.tag(), id+rowExtension, data, true))
+	return writeError(id, err)
 }
 
 // removeRow deletes a row's file; its claims end with it.
@@ -189,6 +202,11 @@ func (s *Store) removeRow(sub, id string) error {
 		return fmt.Errorf("ledger: remove %q: %w", id, err)
 	}
 	return writeError(id, d.Sync())
+}
+
+func isUnsynced(err error) bool {
+	var unsynced *DurabilityError
+	return errors.As(err, &unsynced)
 }
 
 func writeError(id string, err error) error {
@@ -224,7 +242,11 @@ var protected = []struct {
 	{"sessionId", func(e *Entry) any { return e.SessionID }},
 	{"transcriptPath", func(e *Entry) any { return e.TranscriptPath }},
 	{"sessionIds", func(e *Entry) any { return e.SessionIDs }},
+	{"sessionIdsMore", func(e *Entry) any { return e.SessionIDsMore }},
+	{"runtime", func(e *Entry) any { return e.Runtime }}, // part of the conversation's key
 	{"mux", func(e *Entry) any { return e.Mux }},
+	{"tmuxSession", func(e *Entry) any { return e.TmuxSession }},
+	{"tmuxSocket", func(e *Entry) any { return e.TmuxSocket }},
 	{"window", func(e *Entry) any { return e.Window }},
 	{"slot", func(e *Entry) any { return e.Slot }},
 	{"paneId", func(e *Entry) any { return e.PaneID }},
@@ -233,6 +255,7 @@ var protected = []struct {
 	{"restore", func(e *Entry) any { return e.Restore }},
 	{"limit", func(e *Entry) any { return e.Limit }},
 	{"handoffs", func(e *Entry) any { return e.Handoffs }},
+	{"handoffsMore", func(e *Entry) any { return e.HandoffsMore }},
 	{"handoffTarget", func(e *Entry) any { return e.HandoffTarget }},
 	{"endNoted", func(e *Entry) any { return e.EndNoted }},
 	{"rescuing", func(e *Entry) any { return e.Rescuing }},
@@ -242,7 +265,15 @@ var protected = []struct {
 	{"rescueRef", func(e *Entry) any { return e.RescueRef }},
 	{"rescueCommit", func(e *Entry) any { return e.RescueCommit }},
 	{"rescuedPaths", func(e *Entry) any { return e.RescuedPaths }},
+	{"rescuedPathsMore", func(e *Entry) any { return e.RescuedMore }},
 	{"rescueOmitted", func(e *Entry) any { return e.RescueOmitted }},
+	{"rescueOmittedMore", func(e *Entry) any { return e.OmittedMore }},
+	{"repoRoot", func(e *Entry) any { // part of the place's key, where there is one
+		if e.Window == "" {
+			return ""
+		}
+		return e.placeRoot()
+	}},
 }
 
 func checkProtected(before, after *Entry) error {

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/sessionledger/ledger/internal/durable"
+	"github.com/sessionledger/ledger/internal/folder"
 )
 
 // Repair sets a damaged row aside, into damaged/, so that its session can be enrolled
@@ -23,8 +24,8 @@ func (s *Store) Repair(ctx context.Context, id string) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
-	if id == "" || strings.ContainsAny(id, "/\x00") || strings.Contains(id, "..") {
-		return checkID(id + "/")
+	if id == "" || len(id)+len(rowExtension) > 255 || strings.ContainsAny(id, "/\x00") {
+		return fmt.Errorf("ledger: repair: %w: %.140q names no row", ErrInvalid, id)
 	}
 	unlock, err := s.lockRow(ctx, id)
 	if err != nil {
@@ -32,6 +33,9 @@ func (s *Store) Repair(ctx context.Context, id string) error {
 	}
 	defer unlock()
 	r, sub, err := s.lookUp(id)
+	if errors.Is(err, ErrNotFound) {
+		return errors.Join(checkID(id), err)
+	}
 	if err != nil {
 		return err
 	}
@@ -44,25 +48,38 @@ func (s *Store) Repair(ctx context.Context, id string) error {
 	}
 	for n := 0; ; n++ {
 		// A folder of its own for each, since one id can be damaged more than once.
-		to, err := s.dir(filepath.Join(dirDamaged, fmt.Sprintf("%s-%d", s.now().Format("20060102T150405Z"), n)))
-		if err != nil {
-			return fmt.Errorf("ledger: repair %q: %w", id, err)
-		}
-		err = from.Rename(id+rowExtension, to)
+		err := s.setAside(from, id, fmt.Sprintf("%s-%d", s.now().Format("20060102T150405Z"), n))
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}
-		if err != nil {
+		if err != nil && !isUnsynced(err) {
 			return fmt.Errorf("ledger: repair %q: %w", id, err)
 		}
-		return errors.Join(writeError(id, to.Sync()), writeError(id, from.Sync()))
+		return err
 	}
+}
+
+func (s *Store) setAside(from *durable.Dir, id, folder string) error {
+	path := s.path(dirDamaged, folder)
+	if err := durable.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	to, err := durable.OpenDir(path)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	if err := from.Rename(id+rowExtension, to); err != nil {
+		return err
+	}
+	return errors.Join(writeError(id, to.Sync()), writeError(id, from.Sync()))
 }
 
 // Tidied says what a [Store.Tidy] did.
 type Tidied struct {
 	Filed    []string // ids of finished rows that were moved to finished/
 	Temps    int      // temp files of dead writers that were removed
+	Claims   int      // claims that were removed: no row holds the key, or the process is gone
 	Warnings []error  // what could not be done, each naming its row
 }
 
@@ -73,35 +90,51 @@ const fileAfter = time.Minute
 // maxFiled bounds the rows that one pass files away.
 const maxFiled = 10_000
 
-// Tidy files finished rows away and removes the temp files that dead writers left. It
-// changes no row and can be killed anywhere. A row that cannot be filed is named in
-// Warnings; the error is for what concerns the whole folder.
+// Tidy files finished rows away and removes what dead writers and ended sessions left:
+// temp files and claims. It changes no row and can be killed anywhere. A row that cannot
+// be filed is named in Warnings; the error is for what concerns the whole folder. What it
+// costs does not depend on how many rows were filed.
 func (s *Store) Tidy(ctx context.Context) (Tidied, error) {
 	var t Tidied
 	if err := s.begin(ctx); err != nil {
 		return t, err
 	}
 	var due []string
+	held, busy, now := map[string]bool{}, stripes{}, s.now()
 	_, err := s.scan(ctx, dirSessions, func(name string, r *row) bool {
-		if r.err == nil && !r.entry.IsOpen() && s.now().Sub(r.entry.FinishedAt) >= fileAfter {
+		if r.err != nil {
+			return true
+		}
+		for _, c := range s.claimsOf(&r.entry) {
+			held[c.file()] = s.procs.verdict(c.process) != Gone
+		}
+		if isDue(&r.entry, now) && len(due) < maxFiled {
 			due = append(due, r.entry.LedgerID)
 		}
-		return len(due) < maxFiled
+		return true
 	})
-	if err != nil && err != errStopped {
+	if err != nil {
 		return t, err
 	}
 	if len(due) > 0 {
-		if err := s.file(ctx, due, &t); err != nil {
+		if err := s.file(ctx, busy, due, &t); err != nil {
 			return t, err
 		}
+	}
+	if err := s.clearClaims(ctx, busy, held, &t); err != nil {
+		return t, err
 	}
 	return t, s.clearTemps(ctx, &t)
 }
 
+// isDue reports whether a row is to be filed away. One of a newer version is left alone.
+func isDue(e *Entry, now time.Time) bool {
+	return !e.IsOpen() && e.SchemaVersion <= SchemaVersion && now.Sub(e.FinishedAt) >= fileAfter
+}
+
 // file moves finished rows to finished/. Each rename is atomic, and the syncs at the end
 // only make it last: a row that comes back after a power cut is filed again.
-func (s *Store) file(ctx context.Context, ids []string, t *Tidied) error {
+func (s *Store) file(ctx context.Context, busy stripes, ids []string, t *Tidied) error {
 	from, err := s.dir(dirSessions)
 	if err != nil {
 		return fmt.Errorf("ledger: file rows: %w", err)
@@ -111,7 +144,7 @@ func (s *Store) file(ctx context.Context, ids []string, t *Tidied) error {
 		return fmt.Errorf("ledger: file rows: %w", err)
 	}
 	for _, id := range ids {
-		switch moved, err := s.fileRow(ctx, from, to, id); {
+		switch moved, err := s.fileRow(ctx, busy, from, to, id); {
 		case err != nil:
 			t.Warnings = append(t.Warnings, fmt.Errorf("ledger: file %q: %w", id, err))
 		case moved:
@@ -121,24 +154,109 @@ func (s *Store) file(ctx context.Context, ids []string, t *Tidied) error {
 			return err
 		}
 	}
-	return errors.Join(to.Sync(), from.Sync())
+	return errors.Join(writeError("filed", to.Sync()), writeError("filed", from.Sync()))
 }
 
 // fileRow moves one row under its lock, so that no writer brings the old name back.
-func (s *Store) fileRow(ctx context.Context, from, to *durable.Dir, id string) (moved bool, err error) {
-	unlock, err := s.lockRow(ctx, id)
+func (s *Store) fileRow(ctx context.Context, busy stripes, from, to *durable.Dir, id string) (moved bool, err error) {
+	unlock, err := busy.lock(stripe(id), func() (func(), error) { return s.lockRow(ctx, id) })
 	if err != nil {
 		return false, err
 	}
 	defer unlock()
 	r, sub, err := s.lookUp(id)
-	if errors.Is(err, ErrNotFound) || err == nil && (sub != dirSessions || r.err != nil || r.entry.IsOpen()) {
+	if errors.Is(err, ErrNotFound) || err == nil && (sub != dirSessions || r.err != nil || !isDue(&r.entry, s.now())) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	return true, from.Rename(id+rowExtension, to)
+	name := id + rowExtension
+	if err = from.Rename(name, to); errors.Is(err, fs.ErrExist) && r.sameIn(to.Path(), name) {
+		// Where a file system knows no exclusive rename, a crash can leave both names.
+		err = from.Remove(name)
+	}
+	return err == nil, err
+}
+
+// sameIn reports whether the row's file has that name in another folder too.
+func (r *row) sameIn(dir, name string) bool {
+	f, err := folder.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	stamp, err := f.Lstat(name)
+	return err == nil && stamp == r.stamp
+}
+
+// clearClaims removes the claims that no row holds. held names those that the rows in
+// sessions/ hold, true where the process is not gone; only the others are looked at, under
+// the lock of their key.
+func (s *Store) clearClaims(ctx context.Context, busy stripes, held map[string]bool, t *Tidied) error {
+	f, err := s.open(dirClaims)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("ledger: claims: %w", err)
+	}
+	defer f.Close()
+	names, err := f.Names()
+	if err != nil {
+		return fmt.Errorf("ledger: claims: %w", err)
+	}
+	looked := 0
+	for _, name := range names {
+		kind, _, _ := strings.Cut(name, "-")
+		if held[name] || kind != claimProcess && kind != claimConversation && kind != claimPlace {
+			continue
+		}
+		if looked++; looked > maxFiled {
+			break
+		}
+		removed, err := s.clearClaim(ctx, busy, f, name)
+		if err != nil {
+			t.Warnings = append(t.Warnings, fmt.Errorf("ledger: clear claim %q: %w", name, err))
+		}
+		if removed {
+			t.Claims++
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clearClaim removes one claim unless the row that it names may hold it.
+func (s *Store) clearClaim(ctx context.Context, busy stripes, f *folder.Folder, name string) (bool, error) {
+	unlock, err := busy.lock("k"+stripe(name), func() (func(), error) { return s.lockKey(ctx, name) })
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	id, err := readClaim(f, name)
+	if err != nil {
+		return false, err
+	}
+	if id != "" {
+		switch r, _, err := s.lookUp(id); {
+		case errors.Is(err, ErrNotFound):
+		case err != nil:
+			return false, err
+		case r.err != nil || slices.ContainsFunc(s.claimsOf(&r.entry), func(c claim) bool {
+			return c.file() == name && s.procs.verdict(c.process) != Gone
+		}):
+			return false, nil
+		}
+	}
+	d, err := s.dir(dirClaims)
+	if err != nil {
+		return false, err
+	}
+	err = d.Remove(name)
+	return err == nil, err
 }
 
 // writerTag names this process in its temp files, so that they can be cleared once it is
@@ -182,7 +300,7 @@ func (s *Store) clearTemps(ctx context.Context, t *Tidied) error {
 
 // staleTemps hands each temp file whose writer is provably gone to do.
 func (s *Store) staleTemps(ctx context.Context, do func(d *durable.Dir, name string)) error {
-	for _, sub := range []string{dirSessions, dirFinished, dirClaims} {
+	for _, sub := range []string{".", dirSessions, dirClaims} {
 		d, err := durable.OpenDir(s.path(sub))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

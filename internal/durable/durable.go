@@ -135,8 +135,10 @@ func fill(f *os.File, data []byte, sync bool) (op string, err error) {
 
 // Replace gives the staged file its name, in place of a file that has it. It does
 // not sync the folder. After an error the old file is intact.
-func (s *Staged) Replace() error {
-	return s.publish("rename", s.dir.sys.replace)
+func (s *Staged) Replace() error { return s.replaceIn(s.dir) }
+
+func (s *Staged) replaceIn(to *Dir) error {
+	return s.publish("rename", func(temp, name string) error { return s.dir.sys.replace(temp, &to.sys, name) })
 }
 
 // Create gives the staged file its name, and fails with [fs.ErrExist] where
@@ -245,6 +247,21 @@ func (d *Dir) ReplaceRelaxed(tag, name string, data []byte) error {
 	}
 	defer s.Discard()
 	return s.Replace()
+}
+
+// ReplaceIn is Replace, with sync, for a name in another folder of the same file
+// system; the temporary file is this folder's.
+func (d *Dir) ReplaceIn(to *Dir, tag, name string, data []byte) error {
+	s, err := d.Stage(tag, name, data, true)
+	if err != nil {
+		return err
+	}
+	defer s.Discard()
+	s.failure = to.failure.Load()
+	if err := s.replaceIn(to); err != nil {
+		return err
+	}
+	return to.Sync(s)
 }
 
 func (d *Dir) put(tag, name string, data []byte, sync bool, publish func(*Staged) error) error {

@@ -71,9 +71,11 @@ func (h *handle) create(name string) (*os.File, error) {
 	return os.NewFile(uintptr(file), name), nil
 }
 
-// replace renames, in place of what has the new name.
-func (h *handle) replace(from, name string) error {
-	return h.do(func(dir int) error { return unix.Renameat(dir, from, dir, name) })
+// replace renames into a folder, in place of what has the new name there.
+func (h *handle) replace(from string, to *handle, name string) error {
+	return h.do(func(dir int) error {
+		return to.do(func(target int) error { return unix.Renameat(dir, from, target, name) })
+	})
 }
 
 // move renames into a folder, never in place of anything; linked says that the

@@ -50,13 +50,17 @@ func (h *handle) create(name string) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// replace renames, in place of what has the new name.
-func (h *handle) replace(from, name string) error {
+// replace renames into a folder, in place of what has the new name there.
+func (h *handle) replace(from string, to *handle, name string) error {
 	path, err := h.at(from)
 	if err != nil {
 		return err
 	}
-	return os.Rename(path, filepath.Join(h.f.Name(), name))
+	target, err := to.at(name)
+	if err != nil {
+		return err
+	}
+	return os.Rename(path, target)
 }
 
 // move links, because a rename replaces; linked says that the file has both names
