@@ -51,8 +51,8 @@ func activity(s State, l Liveness, working *bool) Activity {
 	return ActivityTerminal
 }
 
-// seen is what the open actions depend on beside the row.
-type seen struct {
+// actionView is what the open actions depend on beside the row.
+type actionView struct {
 	Liveness Liveness
 	Session  Verdict // of every session process of the row
 	Stale    bool    // the lease of the operation in flight may be taken over
@@ -60,7 +60,7 @@ type seen struct {
 
 // actions says which actions are open on the row, in a fixed order. It reads one
 // snapshot, and promises nothing: the table has the last word when the action begins.
-func actions(e Entry, v seen) []ActionState {
+func actions(e Entry, v actionView) []ActionState {
 	s := e.State()
 	list := make([]ActionState, 0, 6)
 	add := func(action string, closed ...string) {
@@ -102,7 +102,7 @@ func actions(e Entry, v seen) []ActionState {
 }
 
 // busy says what operation is in the way, if any.
-func (s *State) busy(v seen) string {
+func (s *State) busy(v actionView) string {
 	switch {
 	case s.Op == OpNone:
 		return ""
@@ -121,7 +121,7 @@ func because(bad bool, reason string) string {
 
 // Actions says which actions are open on the session now, and why the others are not.
 func (s Session) Actions() []ActionState {
-	v := seen{Liveness: s.Status.State, Session: s.Status.process}
+	v := actionView{Liveness: s.Status.State, Session: s.Status.process}
 	if l := s.Status.Lease; l != nil && l.Stale != nil {
 		v.Stale = *l.Stale
 	}

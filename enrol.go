@@ -14,8 +14,7 @@ type EnrolOptions struct {
 	Runtime string
 	// By is recorded as [Entry.EnrolledBy]. "": EnrolledByDiscovery.
 	By string
-	// Panes asks a tmux server which pane holds the session. Nil: the location is what the
-	// process table tells, and no more.
+	// Panes asks a tmux server which pane holds the session. Nil: Store.LookUpPane.
 	Panes PaneLookup
 
 	word *hookWord // what a hook said of the conversation
@@ -31,7 +30,7 @@ type EnrolOptions struct {
 // and adopted is false.
 //
 // The error is [ErrNotFound] where there is no such process or it runs no session of a
-// runtime; [ErrUnknown] where its environment cannot be read, so that it may be enrolled
+// runtime; [ErrInvalid] for what is no pid; [ErrUnknown] where its environment cannot be read, so that it may be enrolled
 // already, or where it cannot be told yet what it is; a *[DamagedError] where its row is
 // damaged; [ErrLeaseHeld] and [ErrIllegal] where it carries the id of a row that is in an
 // operation, or frozen, which only that operation and the hook of the session settle; else
@@ -39,6 +38,9 @@ type EnrolOptions struct {
 func (s *Store) Enrol(ctx context.Context, pid int, opts *EnrolOptions) (row Entry, adopted bool, err error) {
 	if err := s.begin(ctx); err != nil {
 		return Entry{}, false, err
+	}
+	if pid <= 0 {
+		return Entry{}, false, fmt.Errorf("ledger: enrol: %w: %d is no pid", ErrInvalid, pid)
 	}
 	o := EnrolOptions{}
 	if opts != nil {
@@ -55,27 +57,6 @@ func (s *Store) Enrol(ctx context.Context, pid int, opts *EnrolOptions) (row Ent
 		p.declare(pid, o.Runtime)
 	}
 	return s.enrolIn(ctx, p, pid, o)
-}
-
-// enrolAbove is [Store.Enrol] for the session that the process pid works for: the nearest
-// process of the runtime among its ancestors. A hook speaks for that one, not for the row
-// whose id it inherited. Where there is none the error is [ErrNotFound].
-func (s *Store) enrolAbove(ctx context.Context, pid int, runtime string, o EnrolOptions) (row Entry, adopted bool, err error) {
-	if err := s.begin(ctx); err != nil {
-		return Entry{}, false, err
-	}
-	p, err := s.chainPass(pid)
-	if err != nil {
-		return Entry{}, false, fmt.Errorf("ledger: enrol the session of process %d: %w: %w", pid, ErrUnknown, err)
-	}
-	cs := p.candidates()
-	for i := len(cs) - 1; i >= 0; i-- { // the nearest is the last
-		if cs[i].runtime == runtime && cs[i].process.PID != pid {
-			cs[i].young = false // what has run a hook has started its program
-			return s.enrolIn(ctx, p, cs[i].process.PID, o)
-		}
-	}
-	return Entry{}, false, fmt.Errorf("ledger: enrol: %w: no session of %s above process %d", ErrNotFound, runtime, pid)
 }
 
 func (s *Store) enrolIn(ctx context.Context, p *pass, pid int, o EnrolOptions) (row Entry, adopted bool, err error) {
@@ -192,6 +173,9 @@ type enroller struct {
 }
 
 func (s *Store) enroller(p *pass, plan []match, o EnrolOptions) *enroller {
+	if o.Panes == nil {
+		o.Panes = s.LookUpPane
+	}
 	en := &enroller{store: s, pass: p, plan: plan, opts: o, at: make(map[int]int, len(plan)), rows: map[int]string{}}
 	for i := range plan {
 		en.at[plan[i].process.PID] = i

@@ -7,10 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
-
-	"github.com/sessionledger/ledger/internal/procscan"
 )
 
 // The variables by which a session's processes carry its identity.
@@ -55,7 +52,11 @@ func (s *Store) hasTranscript(ctx context.Context, rt Runtime, e *Entry, id, pat
 			return Yes
 		}
 	}
-	_, err := rt.Transcript(ctx, TranscriptQuery{ID: id, Cwd: e.Cwd, Home: s.home, Env: s.environOf(e)})
+	env := s.environOf(e)
+	if env == nil && e.Account != "" {
+		return Unsure // the account's store is not the default one
+	}
+	_, err := rt.Transcript(ctx, TranscriptQuery{ID: id, Cwd: e.Cwd, Home: s.home, Env: env})
 	switch {
 	case err == nil:
 		return Yes
@@ -65,21 +66,22 @@ func (s *Store) hasTranscript(ctx context.Context, rt Runtime, e *Entry, id, pat
 	return Unsure
 }
 
-// environOf looks variables up in the environment of the row's process, which is read
-// when first asked for. One that cannot be read, or is gone, has none that are known.
+// environOf looks variables up in the environment of the row's process. It is nil where
+// that cannot be read, or is gone.
 func (s *Store) environOf(e *Entry) func(string) string {
-	read := sync.OnceValue(func() (env procscan.Env) {
-		sn, err := s.procs.sys.Chain(e.PID)
-		if err != nil {
-			return env
-		}
-		if p, ok := sn.Get(e.PID); ok && e.PIDStartTicks != nil && p.Start == *e.PIDStartTicks {
-			env, _ = sn.Environ(e.PID)
-		}
-		return env
-	})
+	sn, err := s.procs.sys.Chain(e.PID)
+	if err != nil {
+		return nil
+	}
+	if p, ok := sn.Get(e.PID); !ok || e.PIDStartTicks == nil || p.Start != *e.PIDStartTicks {
+		return nil
+	}
+	env, err := sn.Environ(e.PID)
+	if err != nil {
+		return nil
+	}
 	return func(name string) string {
-		v, _ := read().Lookup(name)
+		v, _ := env.Lookup(name)
 		return v
 	}
 }

@@ -15,6 +15,15 @@ import (
 // it back when it returns early, and leaves what a crash interrupts to [Host.Reconcile].
 type Host struct {
 	Store *Store
+
+	// Carrier is the command that waits at a gate and then becomes the agent: it is called
+	// with the gate's path and the agent's command line. It must stay the same process, wait
+	// until the file holds its own pid and a newline, take AGENT_LEDGER_OWN_ID out of the
+	// environment, and give up after a bounded time. Nil: a few lines of sh.
+	Carrier []string
+	// WrapServer rewrites the command line that starts a session's tmux server, to place it
+	// in a slice, scope or container of its own. Nil: as it is.
+	WrapServer func(argv []string) []string
 }
 
 // releaseWait bounds the clean-up after a context has ended.

@@ -18,7 +18,7 @@ type ClassifyOptions struct {
 	Dirty     bool          // count uncommitted files: one git child process for each distinct folder
 	CPUSample time.Duration // how long processor time is watched, where a row needs it; 0: 1.2 s, less than 0: not at all
 	Timeout   time.Duration // bound for git and for multiplexers; 0: 2 s
-	Mux       MuxProbe      // nil: multiplexers are not asked
+	Mux       MuxProbe      // nil: Store.ProbeMux, one child process for each tmux server of the sessions
 }
 
 // MuxProbe says how the multiplexers of the given sessions stand, by ledger id; one that
@@ -97,17 +97,16 @@ type gathering struct {
 }
 
 func (s *Store) gatherEvidence(ctx context.Context, entries []Entry, o ClassifyOptions) *gathering {
-	if o.Timeout == 0 {
-		o.Timeout = defaultTimeout
+	o.Timeout = orDefault(o.Timeout, defaultTimeout)
+	if o.Mux == nil {
+		o.Mux = s.ProbeMux
 	}
 	g := &gathering{store: s, opts: o, entries: entries, evidence: make([]Evidence, len(entries))}
 	g.processes(ctx)
 	// What waits for other programs waits at the same time.
 	var wait sync.WaitGroup
 	wait.Go(func() { g.cpu(ctx) })
-	if o.Mux != nil {
-		wait.Go(func() { g.mux(ctx) })
-	}
+	wait.Go(func() { g.mux(ctx) })
 	if o.Dirty {
 		wait.Go(func() { g.dirty(ctx) })
 	}

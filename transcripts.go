@@ -84,7 +84,11 @@ func (s *Store) transcriptPath(ctx context.Context, rt Runtime, e *Entry, last s
 	if e.SessionID == "" {
 		return ""
 	}
-	path, err := rt.Transcript(ctx, TranscriptQuery{ID: e.SessionID, Cwd: e.Cwd, Home: s.home, Env: s.environOf(e)})
+	env := s.environOf(e)
+	if env == nil && e.Account != "" {
+		return "" // the account's store is not the default one
+	}
+	path, err := rt.Transcript(ctx, TranscriptQuery{ID: e.SessionID, Cwd: e.Cwd, Home: s.home, Env: env})
 	if err != nil {
 		return ""
 	}

@@ -18,8 +18,9 @@ type CaptureOptions struct {
 }
 
 // Capture is what a pane shows and remembers, at one moment. Wrapped lines are
-// joined, empty lines below the last text of the screen are kept. What tmux's own
-// history limit had dropped before is lost.
+// joined, empty lines below the last text of the screen are kept. Bytes are as tmux
+// gives them; 3.2 pads lines with blanks. What tmux's own history limit had dropped
+// before is lost.
 type Capture struct {
 	ANSI []byte // with escape sequences for colour and attributes
 	Text []byte // without any

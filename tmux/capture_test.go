@@ -3,7 +3,6 @@ package tmux
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -49,10 +48,7 @@ func TestCaptureIsExact(t *testing.T) {
 		}
 	}
 	// And against what was written.
-	var rows []string
-	for _, row := range strings.Split(string(c.Text), "\n") {
-		rows = append(rows, strings.TrimRight(row, " "))
-	}
+	rows := strings.Split(trimmed(c), "\n")
 	want := []string{"red plain bold orange", "wide 日本語 ü é", "", "", long, "trailing", "tab     here |p\\ #{pid} %H $x", "end"}
 	if !bytes.HasSuffix(c.Text, []byte("\n")) || strings.Join(rows[:len(want)], "\n") != strings.Join(want, "\n") {
 		// 3.5 and later keep the tab itself.
@@ -86,7 +82,7 @@ func TestCaptureCap(t *testing.T) {
 		return c
 	}
 	eventually(t, "lines", func() bool { return bytes.Contains(capture(nil).Text, []byte("done")) })
-	if c := capture(nil); c.Truncated || !bytes.HasPrefix(c.Text, []byte("line 0\n")) {
+	if c := capture(nil); c.Truncated || !strings.HasPrefix(trimmed(c), "line 0\n") {
 		t.Errorf("whole: %v, %.40q", c.Truncated, c.Text)
 	}
 	c := capture(&CaptureOptions{Lines: 10})
@@ -110,30 +106,4 @@ func TestCaptureTooLargeKeepsThePartBelow(t *testing.T) {
 	if _, err := s.capture(context.Background(), g, 10); !is(err, errTooLarge) {
 		t.Errorf("%v", err)
 	}
-}
-
-func ExampleServer_Capture() {
-	ctx := context.Background()
-	s, done := exampleServer()
-	defer done()
-
-	pane, err := s.NewSession(ctx, SessionOptions{Name: "work", Start: Start{
-		Command: []string{"sh", "-c", `printf '\033[32mok\033[0m all is well'; exec sleep 60`},
-	}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	s.waitFor(pane, "well")
-	c, err := s.Capture(ctx, pane.Guard(), nil)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	ansi, _, _ := strings.Cut(string(c.ANSI), "\n")
-	text, _, _ := strings.Cut(string(c.Text), "\n")
-	fmt.Printf("%q\n%q\n", strings.TrimRight(ansi, " "), strings.TrimRight(text, " "))
-	// Output:
-	// "\x1b[32mok\x1b[39m all is well"
-	// "ok all is well"
 }

@@ -136,7 +136,8 @@ func (c *Client) read(life context.Context) {
 	_ = c.cmd.Wait()
 }
 
-// readBlock returns the next block. A block ends with the time, number and
+// readBlock returns the next block that answers a command of ours, which has
+// the flag 1: attaching itself gives one with 0, at any time. A block ends with the time, number and
 // flags that it began with, so that no value of a listing passes for its end by
 // accident.
 func readBlock(r *bufio.Reader) (block, error) {
@@ -150,10 +151,11 @@ func readBlock(r *bufio.Reader) (block, error) {
 			end = append([]byte("%end "), line[len("%begin "):]...)
 			fail = append([]byte("%error "), line[len("%begin "):]...)
 		case end == nil: // a notification
-		case bytes.Equal(line, end):
-			return block{out, true}, nil
-		case bytes.Equal(line, fail):
-			return block{out, false}, nil
+		case bytes.Equal(line, end), bytes.Equal(line, fail):
+			if bytes.HasSuffix(line, []byte(" 1\n")) {
+				return block{out, bytes.Equal(line, end)}, nil
+			}
+			out, end, fail = nil, nil, nil
 		case len(out)+len(line) > maxOutput:
 			return block{}, errTooLarge
 		default:

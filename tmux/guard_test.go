@@ -107,7 +107,7 @@ func TestRespawnInOneDispatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = strings.TrimRight(string(c.Text), "\n ")
+		got = strings.TrimRight(trimmed(c), "\n")
 		return strings.Count(got, "|") >= 7
 	})
 	if got != want {
@@ -176,7 +176,7 @@ func TestCommandOfOneWordIsNoShellText(t *testing.T) {
 	}
 	eventually(t, "program runs", func() bool {
 		c, err := s.Capture(context.Background(), p.Guard(), nil)
-		return err == nil && strings.HasPrefix(string(c.Text), "ran\n")
+		return err == nil && strings.HasPrefix(trimmed(c), "ran\n")
 	})
 	if _, err := os.Stat(filepath.Join(dir, "PWNED")); err == nil {
 		t.Error("a shell ran")

@@ -94,6 +94,20 @@ func binary(t testing.TB) string {
 // a test starts there is ended and verified gone.
 func newServer(t testing.TB) Server {
 	t.Helper()
+	s := oldServer(t)
+	v, err := s.Version(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if older(v, 3, 2) {
+		t.Skipf("tmux %s is not supported", v)
+	}
+	return s
+}
+
+// oldServer is newServer with a tmux of any release.
+func oldServer(t testing.TB) Server {
+	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "lt")
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +131,14 @@ func endServer(t testing.TB, s Server) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	l, err := s.List(ctx)
+	var l Listing
+	var err error
+	for { // a server that is just ending answers with a failure, once
+		l, err = s.List(ctx)
+		if e := asError(err); e == nil || e.Stderr != "server exited unexpectedly" || ctx.Err() != nil {
+			break
+		}
+	}
 	if s.Presence(err) == Absent {
 		return
 	}
@@ -170,6 +191,15 @@ func raw(t testing.TB, s Server, args ...string) string {
 		t.Fatalf("tmux %q: %v\n%s", args, err, out)
 	}
 	return string(out)
+}
+
+// trimmed is the text of a capture without the blanks that 3.2 pads lines with.
+func trimmed(c Capture) string {
+	rows := strings.Split(string(c.Text), "\n")
+	for i := range rows {
+		rows[i] = strings.TrimRight(rows[i], " ")
+	}
+	return strings.Join(rows, "\n")
 }
 
 // eventually polls, since what happens in another process has no other signal.

@@ -65,10 +65,11 @@ func (c *composer) take(s string) {
 			c.in = c.in[1:]
 			c.enter()
 		default:
+			n := 1 + strings.IndexAny(c.in[1:]+"\x1b", "\x1b\r") // a whole run, since texts are long
 			if c.kind != "dialog" && c.kind != "silent" && !(c.kind == "drops-first" && c.pastes == 1) {
-				c.text += strings.ReplaceAll(c.in[:1], "\r", "\n")
+				c.text += strings.ReplaceAll(c.in[:n], "\r", "\n")
 			}
-			c.in = c.in[1:]
+			c.in = c.in[n:]
 		}
 	}
 	c.draw()

@@ -45,8 +45,8 @@ type Server struct {
 	// socket now.
 	Process ServerID
 	// Probe says whether the process of Process is there. Nil knows nothing.
-	// It alone makes a missing socket a definite absence, since the socket of
-	// a living server can be unlinked.
+	// Only it makes a missing socket a definite absence: the socket of a
+	// living server can be unlinked, and comes back when it gets SIGUSR1.
 	Probe func(pid int, startTicks uint64) Presence
 }
 
@@ -85,29 +85,34 @@ func (id ServerID) Same(other ServerID) Presence {
 	return Unknown
 }
 
-// Presence says what the error of a call proves about the server: Present for
-// nil, ErrRefused, ErrNotFound and ErrExists (it answered), Absent on a definite
-// answer, else Unknown. "No server running" is definite. A missing socket is
-// definite only if s.Probe says that s.Process is gone.
+// Presence says what the error of a call proves about the server that s means:
+// Present if it answered (nil, ErrNotFound, ErrExists), Absent on a definite
+// answer, else Unknown. "No server running" is definite, unless s.Probe sees
+// s.Process running behind another socket of the same path. A missing socket, or
+// another server in its place, is definite only if s.Probe says that s.Process is
+// gone.
 func (s Server) Presence(err error) Presence {
 	switch {
-	case err == nil, is(err, ErrRefused), is(err, ErrNotFound), is(err, ErrExists):
+	case err == nil, is(err, ErrNotFound), is(err, ErrExists):
 		return Present
-	case !is(err, ErrNoServer):
-		return Unknown
-	}
-	if e := asError(err); e != nil && e.definite {
-		return Absent
-	}
-	if s.processGone() {
-		return Absent
+	case is(err, ErrNoServer), is(err, ErrRefused):
+		probed := s.probe()
+		if e := asError(err); e != nil && e.definite && probed != Present {
+			return Absent
+		}
+		if probed == Absent {
+			return Absent
+		}
 	}
 	return Unknown
 }
 
-func (s Server) processGone() bool {
-	return s.Probe != nil && s.Process.PID != 0 &&
-		s.Probe(s.Process.PID, s.Process.StartTicks) == Absent
+// probe asks about the process of the server that is meant.
+func (s Server) probe() Presence {
+	if s.Probe == nil || s.Process.PID == 0 {
+		return Unknown
+	}
+	return s.Probe(s.Process.PID, s.Process.StartTicks)
 }
 
 // meant says whether the server that answered is the one that s names.

@@ -9,8 +9,8 @@ import (
 
 // SessionOptions says how a session starts. Name is required.
 type SessionOptions struct {
-	// Name is passed as it is, but tmux changes some characters (. and :
-	// become _): the name to remember is the returned Pane's.
+	// Name is passed as it is, but tmux changes some characters (before 3.8,
+	// . and : become _): the name to remember is the returned Pane's.
 	Name   string
 	Window string // name of its first window; "" leaves it to tmux
 	Start
@@ -141,7 +141,7 @@ func (s Server) view(ctx context.Context) (Listing, Presence, error) {
 	if s.meant(l.Server) == Present {
 		return l, Present, nil
 	}
-	if s.processGone() {
+	if s.probe() == Absent {
 		return Listing{}, Absent, nil
 	}
 	return Listing{}, Unknown, s.otherServer(l.Server)

@@ -95,7 +95,7 @@ func (s Server) Submit(ctx context.Context, g Guard, text string, opts *SubmitOp
 	}
 	sub := &submission{
 		s: s, g: g, text: text, opts: o, needle: needleOf(text),
-		claim: newToken(), settle: min(o.Settle, maxSettle),
+		claim: newToken(), settle: min(o.Settle, maxSettle), patience: claimAge,
 	}
 	defer sub.clean(ctx)
 	if err := sub.acquire(ctx); err != nil {
@@ -133,6 +133,8 @@ type submission struct {
 	opts   SubmitOptions
 	settle time.Duration
 	claim  string // our value of optionInput, and part of the buffers' names
+
+	patience time.Duration // with a claim that does not change
 }
 
 func (u *submission) buffer(kind string) string { return "ledger-" + u.claim[:16] + "-" + kind }
@@ -175,20 +177,20 @@ func (u *submission) perform(ctx context.Context) (Result, error) {
 			}
 			return CouldNotConfirm, err
 		}
-		_, taken, err := u.await(ctx, func(now screen) bool { return u.needle.taken(pasted, now) })
+		now, taken, err := u.await(ctx, func(now screen) bool { return u.needle.taken(pasted, now) })
 		switch {
 		case err != nil:
 			return SentUnverified, err
 		case taken:
 			return Delivered, nil
-		case try > 0:
+		case try > 0 || !u.drained(now.tty): // a slow program has the first one still to read
 			return SentUnverified, fmt.Errorf("tmux: pane %s still shows the text after Enter", u.g.Pane)
 		}
 	}
 }
 
-// drained reports whether the program has provably read all input, so that a
-// text it does not show was discarded and not merely delayed.
+// drained reports whether the program has provably read all input, so that what
+// it does not react to was discarded and not merely delayed.
 func (u *submission) drained(tty string) bool {
 	n, known := unread(tty)
 	return known && n == 0
@@ -214,7 +216,7 @@ func (u *submission) reader() error {
 }
 
 // acquire claims the pane's input by a compare-and-set in the server, which no
-// crash of a claimant can hold for longer than claimAge, and which works across
+// crash of a claimant can hold for longer than its patience, and which works across
 // processes. Nothing has been typed when it fails.
 func (u *submission) acquire(ctx context.Context) error {
 	var holder string
@@ -232,7 +234,7 @@ func (u *submission) acquire(ctx context.Context) error {
 			return err
 		} else if p.input != holder {
 			holder, since, expected = p.input, time.Now(), ""
-		} else if time.Since(since) > claimAge {
+		} else if time.Since(since) > u.patience {
 			expected = holder
 		}
 		if err := pause(ctx, pollStep); err != nil {

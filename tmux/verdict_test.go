@@ -25,6 +25,8 @@ func TestPresenceOfServer(t *testing.T) {
 		err   error
 	}{
 		{"no server is definite", "no server running on /nonexistent/s", nil, Absent, ErrNoServer},
+		{"no server, though its process is gone too", "no server running on /nonexistent/s", gone, Absent, ErrNoServer},
+		{"no server, but its process runs", "no server running on /nonexistent/s", func(int, uint64) Presence { return Present }, Unknown, ErrNoServer},
 		{"socket missing, process not known", "error connecting to /nonexistent/s (No such file or directory)", nil, Unknown, ErrNoServer},
 		{"socket missing, process unclear", "error connecting to /nonexistent/s (No such file or directory)", func(int, uint64) Presence { return Unknown }, Unknown, ErrNoServer},
 		{"socket missing, process alive", "error connecting to /nonexistent/s (No such file or directory)", func(int, uint64) Presence { return Present }, Unknown, ErrNoServer},
@@ -219,6 +221,9 @@ func TestRestartedServerIsAStranger(t *testing.T) {
 	}
 	if _, err := meant.NewWindow(ctx, "a", WindowOptions{}); !is(err, ErrRefused) {
 		t.Errorf("NewWindow = %v", err)
+	}
+	if err := meant.KillSession(ctx, "a"); meant.Presence(err) != Unknown {
+		t.Errorf("another server's answer is %v", meant.Presence(err))
 	}
 	meant.Probe = gone
 	if got, err := meant.Has(ctx, "a"); got != Absent || err != nil {

@@ -24,15 +24,6 @@ func enrol(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) erro
 		if err != nil {
 			return err
 		}
-		sess, err := s.Session(ctx, e.LedgerID, nil)
-		if err != nil {
-			return err
-		}
-		if a.json {
-			return a.line(sess)
-		}
-		a.table(a.stdout, []string{"STATE", "AGE", "DIRTY", "ID", "WHAT"}, [][]cell{sessionCells(sess)})
-		fmt.Fprintln(a.stdout, "Everything about it: ledgerctl show "+e.LedgerID)
-		return nil
+		return a.showOne(ctx, s, e.LedgerID)
 	}
 }

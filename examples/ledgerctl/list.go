@@ -73,10 +73,13 @@ func list(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error
 			fmt.Fprintln(a.stdout, "No sessions. Adopt a running agent with: ledgerctl enrol -runtime NAME -pid N")
 			return nil
 		}
-		a.table(a.stdout, []string{"STATE", "AGE", "DIRTY", "ID", "WHAT"}, rows)
+		a.table(a.stdout, listHead, rows)
 		return nil
 	}
 }
+
+// listHead heads the table of sessions.
+var listHead = []string{"STATE", "AGE", "DIRTY", "ID", "WHAT"}
 
 func sessionCells(sess ledger.Session) []cell {
 	e, st := sess.Entry, sess.Status

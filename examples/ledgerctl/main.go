@@ -25,7 +25,14 @@ func main() {
 	// A second interrupt kills at once: the ledger loses nothing by that.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if isShim(os.Args[0]) {
+		os.Exit(shim(ctx, newApp(os.Stdin, os.Stdout, os.Stderr), os.Args))
+	}
 	os.Exit(run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr))
+}
+
+func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
+	return &app{stdin: stdin, stdout: stdout, stderr: stderr, color: isTerminal(stdout) && os.Getenv("NO_COLOR") == ""}
 }
 
 // app is what all commands share.
@@ -50,7 +57,10 @@ func commands() []command {
 		{"demo", "", "tell the whole story on a scratch ledger, in under a minute", demo},
 		{"list", "", "show the open sessions", list},
 		{"show", "ID", "show everything about one session", show},
+		{"run", "CMD [ARGUMENTS]", "launch an agent with a birth record", launch},
+		{"attach", "ID", "reopen a session in this terminal", attach},
 		{"enrol", "", "adopt a running process: -runtime NAME -pid N", enrol},
+		{"hook", "RUNTIME", "take an agent's hook payload on standard input; silent, always exit 0", hook},
 		{"kill", "ID…", "end sessions for good, and keep their work", kill},
 		{"rescue", "ID", "keep the uncommitted work of a dead session", rescue},
 		{"rescues", "[REPO]", "list the rescued work of a repository", rescues},
@@ -64,7 +74,7 @@ var errUsage = errors.New("usage")
 
 // run is main without the process: it returns the exit status.
 func run(ctx context.Context, argv []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, color: isTerminal(stdout) && os.Getenv("NO_COLOR") == ""}
+	a := newApp(stdin, stdout, stderr)
 	global := a.flags("ledgerctl", func(w io.Writer) {
 		fmt.Fprint(w, "Usage: ledgerctl [-dir DIR] [-shims DIR] [-json] COMMAND [ARGUMENTS]\n\n")
 		for _, c := range commands() {

@@ -93,7 +93,9 @@ func TestAgreesWithProcfs(t *testing.T) {
 			t.Errorf("process %d: procfs has name %q, we %q", a.PID, st.Comm, a.Comm)
 		}
 		// procfs drops empty arguments at the end.
-		if ours := trimEmpty(a.Args); !slices.Equal(trimEmpty(args[a.PID]), ours) && !a.ArgsCut {
+		// Of a process that just starts a program, or has ended its first thread, it reads
+		// nothing and takes that for an answer.
+		if got, ours := trimEmpty(args[a.PID]), trimEmpty(a.Args); len(got) > 0 && !slices.Equal(got, ours) && !a.ArgsCut {
 			t.Errorf("process %d: procfs has arguments %q, we %q", a.PID, args[a.PID], a.Args)
 		}
 		for kind, sn := range map[string]*Snapshot{"in the pass": first, "on demand": onDemand} {
@@ -104,7 +106,7 @@ func TestAgreesWithProcfs(t *testing.T) {
 				}
 				continue
 			}
-			if want := strings.Join(environs[a.PID], "\x00"); strings.Trim(env.block, "\x00") != strings.Trim(want, "\x00") && len(want) < 1<<20 {
+			if want := strings.Join(environs[a.PID], "\x00"); want != "" && len(want) < 1<<20 && strings.Trim(env.block, "\x00") != strings.Trim(want, "\x00") {
 				t.Errorf("process %d: %s: procfs has environment\n%q, we\n%q", a.PID, kind, want, env.block)
 			}
 		}

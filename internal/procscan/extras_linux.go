@@ -36,7 +36,9 @@ func later[T any](s *System, p Proc, what string, read func(folder string) (T, e
 	go func() {
 		folder := s.path(strconv.Itoa(p.PID))
 		if p.leaderless() {
-			folder += livingThread(unix.AT_FDCWD, folder)
+			// Without one, the first thread's folder says what is left.
+			thread, _ := livingThread(unix.AT_FDCWD, folder)
+			folder += thread
 		}
 		v, err := read(folder + "/")
 		if still := s.still(p, err); still != nil {
@@ -109,6 +111,12 @@ func (s *System) environ(p Proc) (Env, error) {
 			if env, err, ok := settleEnviron(block, err, st); ok {
 				return env, err
 			}
+			if len(block) == 0 && st.exiting {
+				thread, err := livingThread(unix.AT_FDCWD, s.path(strconv.Itoa(p.PID)))
+				if err == nil && thread == "" {
+					return Env{}, ErrNoEnviron // all of it is ending
+				}
+			}
 			if real, statErr := s.realProc(); statErr == nil && !real {
 				// Files need not agree about addresses.
 				if err == nil && len(block) == 0 {
@@ -143,7 +151,7 @@ func settleEnviron(block []byte, readErr error, st statLine) (env Env, err error
 		return Env{}, ErrNoEnviron, true // whatever the read said: a zombie's is refused to its owner
 	case readErr != nil && !vanished(readErr):
 		return Env{}, readErr, true
-	case readErr == nil && st.envEnd != 0 && uint64(len(block)) == st.envEnd-st.envStart:
+	case readErr == nil && st.loaded() && uint64(len(block)) == st.envEnd-st.envStart:
 		return Env{string(block)}, nil, true
 	}
 	return Env{}, nil, false

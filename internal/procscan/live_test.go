@@ -555,3 +555,39 @@ func TestInvalidPIDs(t *testing.T) {
 		t.Errorf("Stat of a pid that no process can have: %v", err)
 	}
 }
+
+// A chain shows what a snapshot shows of one process and its ancestors, and claims nothing
+// about any other.
+func TestChainIsOneProcessAndItsAncestors(t *testing.T) {
+	s := New("")
+	cmd := blocked(t, shell(t), "sh")
+	pid := cmd.Process.Pid
+	chain, err := s.Chain(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if whole, reason := chain.Complete(); whole || reason == "" {
+		t.Errorf("complete %v, %q", whole, reason)
+	}
+	sn := snapshot(t)
+	want, got := []Proc{getProc(t, sn, pid)}, []Proc{getProc(t, chain, pid)}
+	want, got = slices.AppendSeq(want, sn.Ancestors(pid)), slices.AppendSeq(got, chain.Ancestors(pid))
+	if len(got) != len(want) || len(got) != chain.Len() || len(got) < 2 || got[1].PID != os.Getpid() {
+		t.Fatalf("%d processes %+v, want %d", len(got), got, len(want))
+	}
+	for i := range got {
+		if got[i].PID != want[i].PID || got[i].Start != want[i].Start || !slices.Equal(got[i].Args, want[i].Args) {
+			t.Errorf("%+v, want %+v", got[i], want[i])
+		}
+	}
+	if env, err := chain.Environ(pid); err != nil {
+		t.Error(err)
+	} else if v, _ := env.Lookup("PATH"); v != os.Getenv("PATH") {
+		t.Errorf("PATH is %q", v)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	if chain, err := s.Chain(pid); !errors.Is(err, ErrGone) || chain.Len() != 0 {
+		t.Errorf("gone: %v", err)
+	}
+}

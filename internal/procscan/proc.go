@@ -36,8 +36,9 @@ func (p Proc) Gone() bool {
 // Bounds of a command line. A program that sets its title pads its arguments with NUL
 // bytes, each of which reads as an empty argument.
 const (
-	maxCmdline = 64 << 10
-	maxArgs    = 4096
+	maxCmdline  = 64 << 10
+	maxArgs     = 4096
+	cmdlineSize = 4 << 10 // of the buffer that most fit into
 )
 
 // kernelThread is PF_KTHREAD of the flags in field 9. Being a child of process 2 proves
@@ -50,18 +51,13 @@ const exiting = 0x00000004
 // statLine is what a stat file tells beyond Proc.
 type statLine struct {
 	Proc
-	exiting          bool
-	argStart, argEnd uint64 // addresses; 0 when not permitted, or without memory
+	exiting bool
+
+	// Addresses; 0 or 1 when not permitted, or without memory.
+	code             uint64
+	argStart, argEnd uint64
 	envStart, envEnd uint64
 }
-
-// dying says that the process has given back its memory, for good. Of a process with
-// several threads that may be true of the first one only.
-func (st *statLine) dying() bool { return st.Gone() || st.exiting && st.Threads <= 1 }
-
-// leaderless says that the first thread has ended, while others may run. What the process
-// has shows only in their folders.
-func (p *Proc) leaderless() bool { return p.State == 'Z' && p.Threads > 1 }
 
 var errStat = errors.New("malformed stat line")
 
@@ -117,7 +113,7 @@ func (st *statLine) set(field int, text []byte) bool {
 		return true
 	}
 	switch field {
-	case 4, 7, 9, 14, 15, 20, 22, 48, 49, 50, 51:
+	case 4, 7, 9, 14, 15, 20, 22, 26, 48, 49, 50, 51:
 	default:
 		return len(text) > 0
 	}
@@ -151,6 +147,8 @@ func (st *statLine) set(field int, text []byte) bool {
 		return n <= math.MaxInt32
 	case 22:
 		st.Start = n
+	case 26:
+		st.code = n
 	case 48:
 		st.argStart = n
 	case 49:

@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -70,24 +69,6 @@ func New(root string) *System {
 }
 
 const defaultRoot = "/proc"
-
-// machine says whether the root is the machine's own /proc.
-func (s *System) machine() bool { return s.root == defaultRoot }
-
-func (s *System) path(name string) string { return s.root + "/" + name }
-
-// name of a process's folder: a number, or self for 0.
-func pidName(pid int) string {
-	if pid == 0 {
-		return "self"
-	}
-	return strconv.Itoa(pid)
-}
-
-// pidError says which process an error is about.
-func pidError(pid int, err error) error {
-	return fmt.Errorf("process %s: %w", pidName(pid), err)
-}
 
 // BootID returns the kernel's id of this boot. It is kept after the first success.
 func (s *System) BootID() (string, error) {

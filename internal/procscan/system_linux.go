@@ -14,6 +14,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// machine says whether the root is the machine's own /proc.
+func (s *System) machine() bool { return s.root == defaultRoot }
+
+func (s *System) path(name string) string { return s.root + "/" + name }
+
+// name of a process's folder: a number, or self for 0.
+func pidName(pid int) string {
+	if pid == 0 {
+		return "self"
+	}
+	return strconv.Itoa(pid)
+}
+
+// pidError says which process an error is about.
+func pidError(pid int, err error) error {
+	return fmt.Errorf("process %s: %w", pidName(pid), err)
+}
+
 // realProc says whether a proc file system is mounted at the root.
 func (s *System) realProc() (bool, error) {
 	var st unix.Statfs_t
