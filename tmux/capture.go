@@ -37,16 +37,22 @@ func (s Server) Capture(ctx context.Context, g Guard, opts *CaptureOptions) (Cap
 	} else if opts != nil && opts.Lines > 0 && opts.Lines < MaxLines {
 		lines = opts.Lines
 	}
+	return s.capture(ctx, g, lines, maxCapture)
+}
+
+// capture takes fewer lines if there are more than limit bytes: a part of the
+// history is better than none.
+func (s Server) capture(ctx context.Context, g Guard, lines, limit int) (Capture, error) {
 	for {
-		c, err := s.capture(ctx, g, lines)
+		c, err := s.captureLines(ctx, g, lines, limit)
 		if err == nil || !errors.Is(err, errTooLarge) || lines == 0 {
 			return c, err
 		}
-		lines /= 2 // a part of it is better than none
+		lines /= 2
 	}
 }
 
-func (s Server) capture(ctx context.Context, g Guard, lines int) (Capture, error) {
+func (s Server) captureLines(ctx context.Context, g Guard, lines, limit int) (Capture, error) {
 	separator := newToken()
 	first := strconv.Itoa(-lines)
 	ans, err := s.guarded(ctx, g, dispatch{
@@ -56,7 +62,7 @@ func (s Server) capture(ctx context.Context, g Guard, lines int) (Capture, error
 			{"display-message", "-p", separator},
 			{"capture-pane", "-p", "-J", "-S", first, "-t", g.Pane},
 		},
-		limit: maxCapture,
+		limit: limit,
 	})
 	c := Capture{Pane: ans.pane}
 	if err != nil {

@@ -1,3 +1,5 @@
+//go:build unix
+
 package tmux
 
 import (
@@ -100,10 +102,19 @@ func TestCaptureCap(t *testing.T) {
 	}
 }
 
-func TestCaptureTooLargeKeepsThePartBelow(t *testing.T) {
-	s := fakeServer(t, "flood")
-	g := Guard{Server: ServerID{PID: 1}, Pane: "%1", PID: 1}
-	if _, err := s.capture(context.Background(), g, 10); !is(err, errTooLarge) {
-		t.Errorf("%v", err)
+func TestCaptureTooLargeKeepsTheEnd(t *testing.T) {
+	s := newServer(t)
+	ctx := context.Background()
+	p := start(t, s, "a", "sh", "-c", "i=0; while [ $i -lt 300 ]; do echo line $i; i=$((i+1)); done; echo done; exec sleep 1000")
+	eventually(t, "lines", func() bool {
+		c, err := s.Capture(ctx, p.Guard(), nil)
+		return err == nil && bytes.Contains(c.Text, []byte("done"))
+	})
+	c, err := s.capture(ctx, p.Guard(), 300, 4000)
+	if err != nil || !c.Truncated || !bytes.Contains(c.Text, []byte("done")) || bytes.HasPrefix(c.Text, []byte("line 0\n")) {
+		t.Errorf("%v, %v, %.40q", err, c.Truncated, c.Text)
+	}
+	if _, err := s.capture(ctx, p.Guard(), 300, 100); !is(err, errTooLarge) {
+		t.Errorf("not even the screen fits: %v", err)
 	}
 }

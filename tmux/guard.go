@@ -75,8 +75,8 @@ func Respawn(start Start) Action {
 	return Action{name: "respawn-pane", rest: append([]string{"-k"}, args...), err: err}
 }
 
-// Set sets a user option of the pane, a name that begins with @. The value is
-// taken as it is.
+// Set sets an option of the pane: a user option, whose name begins with @, or one
+// of tmux's own, such as remain-on-exit. The value is taken as it is.
 func Set(name, value string) Action {
 	a := Action{name: "set-option", rest: []string{"-p", "--", name, value}}
 	if !isOption(name) {
@@ -85,7 +85,7 @@ func Set(name, value string) Action {
 	return a
 }
 
-// Unset removes a user option of the pane.
+// Unset removes an option of the pane.
 func Unset(name string) Action {
 	a := Action{name: "set-option", rest: []string{"-p", "-u", "--", name}}
 	if !isOption(name) {
@@ -311,7 +311,7 @@ func and(conds []string) string {
 	return all
 }
 
-func isOption(name string) bool { return len(name) > 1 && name[0] == '@' && plain(name[1:]) }
+func isOption(name string) bool { return name != "" && name[0] != '-' && plain(name) }
 
 // args renders the options and the command of a start.
 func (st Start) args() ([]string, error) {

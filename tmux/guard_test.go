@@ -1,3 +1,5 @@
+//go:build unix
+
 package tmux
 
 import (
@@ -70,8 +72,10 @@ func TestGuardMembers(t *testing.T) {
 	if _, err := s.Do(ctx, good, Kill(), Set("@a", "b")); !is(err, ErrInvalid) {
 		t.Errorf("action after Kill: %v", err)
 	}
-	if _, err := s.Do(ctx, good, Set("remain-on-exit", "on")); !is(err, ErrInvalid) {
-		t.Errorf("tmux option: %v", err)
+	for _, name := range []string{"", "-g", "a b", "@#(x)"} {
+		if _, err := s.Do(ctx, good, Set(name, "on")); !is(err, ErrInvalid) {
+			t.Errorf("option %q: %v", name, err)
+		}
 	}
 	if _, err := s.Do(ctx, good, Action{}); !is(err, ErrInvalid) {
 		t.Errorf("zero action: %v", err)
@@ -114,8 +118,7 @@ func TestRespawnInOneDispatch(t *testing.T) {
 		t.Errorf("the command got %q, want %q", got, want)
 	}
 	// A dead pane is respawned only when that is what is expected.
-	raw(t, s, "set-option", "-g", "remain-on-exit", "on")
-	q, err = s.Do(ctx, q.Guard(), Respawn(Start{Command: []string{"true"}}))
+	q, err = s.Do(ctx, q.Guard(), Set("remain-on-exit", "on"), Respawn(Start{Command: []string{"true"}}))
 	if err != nil {
 		t.Fatal(err)
 	}

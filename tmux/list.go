@@ -100,7 +100,15 @@ func (l Listing) HasPane(server ServerID, id string) Presence {
 func (s Server) List(ctx context.Context) (Listing, error) {
 	token := newToken()
 	out, err := s.run(ctx, listCommands(token)...)
-	if err != nil && !noSessions(out, err, token) {
+	if e := asError(err); e != nil && e.Stderr == "no current target" {
+		// list-clients says this where there is no session. The answer is
+		// complete if it was whole up to there.
+		l, bad := readListing(append(out, endFormat(token)+"\n"...), token)
+		if bad == nil && len(l.Sessions) == 0 {
+			return l, nil
+		}
+	}
+	if err != nil {
 		return Listing{}, err
 	}
 	return readListing(out, token)
@@ -116,17 +124,6 @@ func listCommands(token string) []command {
 		{"list-panes", "-a", "-F", paneFormat},
 		{"display-message", "-p", endFormat(token)},
 	}
-}
-
-// noSessions recognises the complete answer of a server with no sessions, where
-// list-clients fails with "no current target".
-func noSessions(out []byte, err error, token string) bool {
-	e := asError(err)
-	if e == nil || e.Stderr != "no current target" {
-		return false
-	}
-	recs, perr := decode(out)
-	return perr == nil && len(recs) == 2 && recs[1].kind == 'e' && recs[1].fields[0] == token+"-sessions"
 }
 
 // readListing decodes an answer and completes the server's identity.
@@ -185,6 +182,9 @@ func parseListing(out []byte, token string) (Listing, error) {
 			if err != nil {
 				return Listing{}, err
 			}
+			if _, ok := byID[p.SessionID]; !ok {
+				return Listing{}, fmt.Errorf("%w: pane %s of no session", errMalformed, p.ID)
+			}
 			l.Panes = append(l.Panes, p)
 		case r.kind == 'e' && part == inSessions && r.fields[0] == token+"-sessions":
 			part = inPanes
@@ -194,7 +194,7 @@ func parseListing(out []byte, token string) (Listing, error) {
 			return Listing{}, fmt.Errorf("listing with a %q record out of place", r.kind)
 		}
 	}
-	if part != done && (part != inPanes || len(l.Sessions) > 0 || len(recs) != 2) {
+	if part != done {
 		return Listing{}, errors.New("listing cut short")
 	}
 	return l, nil

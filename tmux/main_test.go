@@ -1,3 +1,5 @@
+//go:build unix
+
 package tmux
 
 import (
@@ -90,8 +92,9 @@ func binary(t testing.TB) string {
 	return path
 }
 
-// newServer returns a server value on a fresh socket. Nothing runs yet; whatever
-// a test starts there is ended and verified gone.
+// newServer returns a server value on a fresh socket, and makes the test parallel,
+// since it mostly waits for other processes. Nothing runs yet; whatever a test starts
+// there is ended and verified gone.
 func newServer(t testing.TB) Server {
 	t.Helper()
 	s := oldServer(t)
@@ -108,6 +111,9 @@ func newServer(t testing.TB) Server {
 // oldServer is newServer with a tmux of any release.
 func oldServer(t testing.TB) Server {
 	t.Helper()
+	if t, ok := t.(*testing.T); ok {
+		t.Parallel()
+	}
 	dir, err := os.MkdirTemp("/tmp", "lt")
 	if err != nil {
 		t.Fatal(err)

@@ -1,3 +1,5 @@
+//go:build unix
+
 package tmux
 
 import (
@@ -83,7 +85,6 @@ func TestSubmit(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			if c.opts == quick {
 				needLinux(t) // elsewhere nothing is tried again: what is ignored may be unread
 			}

@@ -1,3 +1,5 @@
+//go:build unix
+
 package tmux
 
 import (
@@ -16,6 +18,7 @@ func gone(int, uint64) Presence { return Absent }
 
 // Case 64: definite absence only when it is.
 func TestPresenceOfServer(t *testing.T) {
+	t.Parallel()
 	recorded := ServerID{PID: 77, StartTicks: 1}
 	cases := []struct {
 		name  string
@@ -69,6 +72,7 @@ func TestPresenceOfServer(t *testing.T) {
 
 // Lies and cut answers are no listing.
 func TestAnswerThatIsNone(t *testing.T) {
+	t.Parallel()
 	for _, out := range []string{"", "\n", "hello\n", head, head + "e|wrong-sessions|\ne|wrong|\n", strings.Repeat("x", 100)} {
 		s := fakeServer(t, "print:"+out)
 		if got, err := s.Has(context.Background(), "x"); got != Unknown || err == nil {
@@ -85,6 +89,7 @@ func TestAnswerThatIsNone(t *testing.T) {
 }
 
 func TestHangIsUnknownInTime(t *testing.T) {
+	t.Parallel()
 	needLinux(t)
 	for _, mode := range []string{"hang", "hang-with-child:", "pipe-held:"} {
 		t.Run(mode, func(t *testing.T) {

@@ -83,7 +83,7 @@ func (w *work) commit(ctx context.Context, snap Snapshot, tree string, objects [
 		args = append(args, "-p", w.repo.Head)
 	}
 	out, _, err := w.r.output(ctx, call{
-		dir: w.repo.Root, args: append(args, tree), env: identity(w.opts.Time), config: w.hooks,
+		dir: w.repo.Root, args: append(args, tree), env: identity(w.opts.Time), config: w.off,
 		stdin: []byte(snap.Message),
 	})
 	if err = errors.Join(err, <-synced); err != nil {
@@ -110,7 +110,7 @@ func (w *work) commit(ctx context.Context, snap Snapshot, tree string, objects [
 func (w *work) updateRef(ctx context.Context, commit string) error {
 	_, err := w.r.run(ctx, call{
 		dir: w.repo.Root, args: []string{"update-ref", "--no-deref", w.opts.Ref, commit, ""},
-		env: identity(w.opts.Time), config: w.hooks,
+		env: identity(w.opts.Time), config: w.off,
 	})
 	return err
 }

@@ -36,8 +36,8 @@ func TestTrapSpringsForAPersonsGit(t *testing.T) {
 func TestConfiguredHooksAreDisabledByName(t *testing.T) {
 	w := parseConfig([]byte("hook.lint.event\nreference-transaction\x00hook.lint.command\nx\x00hook.a.b.command\ny\x00" +
 		"filter.f.g.clean\nc\x00filter.f.g.process\np\x00filter.novalue.required\x00core.sparsecheckout\ntrue\x00core.sparsecheckout\nfalse\x00"))
-	if want := []setting{{"hook.lint.enabled", "false"}, {"hook.a.b.enabled", "false"}}; !slices.Equal(w.hooks, want) {
-		t.Errorf("%v", w.hooks)
+	if want := []setting{{"hook.lint.enabled", "false"}, {"hook.a.b.enabled", "false"}}; !slices.Equal(w.off, want) {
+		t.Errorf("%v", w.off)
 	}
 	if !slices.Equal(w.filters.names, []string{"f.g", "novalue"}) || !slices.Equal(w.filters.process, []string{"f.g"}) || !w.sparse {
 		t.Errorf("%+v", w)
@@ -390,6 +390,23 @@ func TestEditInTheSameInstantAsTheIndexIsHeld(t *testing.T) {
 	snap, err := s.run.Snapshot(testContext(t), s.options("r", "id"))
 	if err != nil || !slices.Equal(snap.Paths, []string{"a"}) {
 		t.Errorf("%+v, %v", snap, err)
+	}
+}
+
+// To see whether a file's line ends are to be converted, git looks into the committed blob, and
+// fails as a whole if it may not fetch it. That must be an error, no fetch and no "clean".
+func TestContentThatAPartialCloneLacksIsNotFetched(t *testing.T) {
+	s := newSandbox(t)
+	s.partialClone("clone")
+	s.git("clone", "config", "core.autocrlf", "input")
+	s.write(s.path("clone/d/one"), "put back\r\n")
+	snap, err := s.run.Snapshot(testContext(t), s.options("clone", "id"))
+	if s.marks() != "" || (err == nil) != (snap.Ref != "") || snap.Clean {
+		t.Errorf("%+v, %v, %s", snap, err, s.marks())
+	}
+	s.tryGit("clone", "status")
+	if s.marks() == "" {
+		t.Error("a person's git did not fetch either")
 	}
 }
 

@@ -53,8 +53,10 @@ func (f *filters) failure(stderr string) bool {
 // config is what a snapshot needs to know of a repository's configuration.
 type config struct {
 	filters filters
-	hooks   []setting // disable the hooks that are configured instead of put into a folder (git 2.54)
-	sparse  bool      // files may be absent on purpose
+	sparse  bool // files may be absent on purpose
+
+	// off disables, by name, the hooks that are configured instead of put into a folder (git 2.54).
+	off []setting
 }
 
 func (r Runner) readConfig(ctx context.Context, dir string) (config, error) {
@@ -92,8 +94,8 @@ func parseConfig(out []byte) config {
 				c.filters.process = append(c.filters.process, name)
 			}
 		case "hook":
-			if s := (setting{"hook." + name + ".enabled", "false"}); !slices.Contains(c.hooks, s) {
-				c.hooks = append(c.hooks, s)
+			if s := (setting{"hook." + name + ".enabled", "false"}); !slices.Contains(c.off, s) {
+				c.off = append(c.off, s)
 			}
 		}
 	}

@@ -178,9 +178,9 @@ type observation struct {
 func (s *sandbox) observe(dir string) observation {
 	s.t.Helper()
 	var o observation
-	// Hooks and fsmonitor are switched off, so that a mark is never this observer's.
+	// Hooks, fsmonitor and lazy fetches are switched off, so that a mark is never this observer's.
 	quiet := func(args ...string) string {
-		out, _ := s.tryGit(dir, append([]string{"--no-optional-locks", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor="}, args...)...)
+		out, _ := s.tryGit(dir, append([]string{"--no-optional-locks", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=", "-c", "protocol.file.allow=never"}, args...)...)
 		return out
 	}
 	o.Status = quiet("status", "--porcelain", "-uall")

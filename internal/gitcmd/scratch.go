@@ -67,7 +67,7 @@ func (w *work) git(ctx context.Context, stdin []byte, args ...string) (stdout []
 			dir:    w.repo.Root,
 			args:   args,
 			env:    []string{"GIT_INDEX_FILE=" + w.index()},
-			config: append(w.filters.overrides(), w.hooks...),
+			config: append(w.filters.overrides(), w.off...),
 			stdin:  stdin,
 		})
 		if err == nil || !w.filters.failure(stderr) {

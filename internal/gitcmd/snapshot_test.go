@@ -221,16 +221,16 @@ func shapes() []shape {
 			held: workHeld, gone: workGone, paths: workPaths,
 		},
 		{
-			name: "partial clone without network", dir: "clone",
+			// Git would fetch the blob of d/two to write the tree.
+			name: "partial clone, whose remote is left alone", dir: "clone",
 			make: func(s *sandbox) {
-				s.repo("r")
-				s.git("r", "config", "uploadpack.allowFilter", "true")
-				s.git(".", "clone", "-q", "--filter=blob:none", "--sparse", "file://"+s.path("r"), "clone")
-				must(s, os.Rename(s.path("r"), s.path("moved away")))
+				s.partialClone("clone")
 				s.write(s.path("clone/a"), "edited a\n")
+				s.write(s.path("clone/d/one"), "put back\n")
+				s.write(s.path("clone/d/two"), "committed d/two\n")
 				s.write(s.path("clone/d/new"), "outside\n")
 			},
-			held: map[string]string{"a": "edited a\n", "d/new": "outside\n"}, paths: []string{"a", "d/new"},
+			held: map[string]string{"a": "edited a\n", "d/new": "outside\n", "d/one": "put back\n"}, paths: []string{"a", "d/new", "d/one"},
 		},
 		{
 			name: "no identity, stale locks and signing",
@@ -498,6 +498,17 @@ func diverge(s *sandbox) {
 	s.git("r", "checkout", "-q", "main")
 	s.write(s.path("r/a"), "ours\n")
 	s.commit("r", "ours")
+}
+
+// partialClone clones r without the blobs of its folder d, and marks every later fetch.
+func (s *sandbox) partialClone(dir string) {
+	s.t.Helper()
+	s.repo("r")
+	s.git("r", "config", "uploadpack.allowFilter", "true")
+	s.git(".", "clone", "-q", "--filter=blob:none", "--sparse", "file://"+s.path("r"), dir)
+	s.write(s.path("fetch.sh"), "#!/bin/sh\necho fetched >> "+s.path("marks")+"\nexec git-upload-pack \"$@\"\n")
+	must(s, os.Chmod(s.path("fetch.sh"), 0o755))
+	s.git(dir, "config", "remote.origin.uploadpack", s.path("fetch.sh"))
 }
 
 func (s *sandbox) read(path string) string {

@@ -148,9 +148,9 @@ func statAt(folder string) (statLine, error) {
 func settleEnviron(block []byte, readErr error, st statLine) (env Env, err error, ok bool) {
 	switch {
 	case len(block) == 0 && (st.Kernel || st.dying()):
-		return Env{}, ErrNoEnviron, true // whatever the read said: a zombie's is refused to its owner
-	case readErr != nil && !vanished(readErr):
-		return Env{}, readErr, true
+		return Env{}, ErrNoEnviron, true // whatever the read said
+	case readErr != nil && !vanished(readErr) && !st.exiting:
+		return Env{}, readErr, true // of an ending thread even the owner's read is refused
 	case readErr == nil && st.loaded() && uint64(len(block)) == st.envEnd-st.envStart:
 		return Env{string(block)}, nil, true
 	}
