@@ -48,8 +48,8 @@ func rowsByID(t *testing.T, s *Store) map[string]Entry {
 	return rows
 }
 
-// legacyRow writes a row as another implementation would have.
-func legacyRow(t *testing.T, s *Store, id string, members map[string]any) {
+// putLegacyRow writes a row as another implementation would have.
+func putLegacyRow(t *testing.T, s *Store, id string, members map[string]any) {
 	t.Helper()
 	row := map[string]any{"schemaVersion": 1, "ledgerId": id, "runtime": "claude"}
 	for name, v := range members {
@@ -160,7 +160,7 @@ func TestEnrolBindsTheOutermostCarrier(t *testing.T) {
 	const id = "claude-20260101T000000Z-000042"
 	pids := growTree(t, shell("shell", treeEnv(home), agent("outer", "claude", treeEnv(home, envID+"="+id),
 		agent("inner", "claude", treeEnv(home, envID+"="+id), agent("other", "codex", treeEnv(home, envID+"="+id))))))
-	legacyRow(t, s, id, map[string]any{"launcherPid": pids["shell"], "launchedBy": "user", "cwd": "/elsewhere"})
+	putLegacyRow(t, s, id, map[string]any{"launcherPid": pids["shell"], "launchedBy": "user", "cwd": "/elsewhere"})
 
 	e := mustEnrol(t, s, pids["other"], nil)
 	rows := rowsByID(t, s)
@@ -221,7 +221,7 @@ func TestEnrolUnderTheIDThatIsCarried(t *testing.T) {
 func TestEnrolRefusesTheCarrierOfADamagedRow(t *testing.T) {
 	s, home := treeStore(t)
 	pids := growTree(t, agent("agent", "claude", treeEnv(home, envID+"="+goneID)))
-	legacyRow(t, s, goneID, nil)
+	putLegacyRow(t, s, goneID, nil)
 	path := s.path(dirSessions, goneID+rowExtension)
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func TestEnrolLeavesFrozenRowsAndOperationsAlone(t *testing.T) {
 		t.Errorf("in a freeze: %v", err)
 	}
 	frozen := "claude-20260101T000000Z-000077"
-	legacyRow(t, s, frozen, map[string]any{"phase": "frozen", "frozen": map[string]any{"at": "2026-01-01T00:00:00Z", "attempt": "a"}})
+	putLegacyRow(t, s, frozen, map[string]any{"phase": "frozen", "frozen": map[string]any{"at": "2026-01-01T00:00:00Z", "attempt": "a"}})
 	other := growTree(t, agent("carrier", "claude", treeEnv(home, envID+"="+frozen)))
 	if _, _, err := s.Enrol(ctx, other["carrier"], nil); !errors.Is(err, ErrIllegal) {
 		t.Errorf("frozen: %v", err)
@@ -302,7 +302,7 @@ func TestEnrolKnowsTheProcessOfALegacyRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	const id = "claude-20260101T000000Z-000099"
-	legacyRow(t, s, id, map[string]any{"pid": p.PID, "pidStartTicks": p.StartTicks, "bootId": p.BootID})
+	putLegacyRow(t, s, id, map[string]any{"pid": p.PID, "pidStartTicks": p.StartTicks, "bootId": p.BootID})
 	e, adopted, err := s.Enrol(context.Background(), p.PID, nil)
 	if err != nil || adopted || e.LedgerID != id {
 		t.Fatalf("%q %v %v", e.LedgerID, adopted, err)
@@ -367,12 +367,18 @@ func TestForkThatHasNotExecedWaits(t *testing.T) {
 		t.Error("the parent is young")
 	}
 	// What runs a hook has started its program, however young it is.
-	e, adopted, err := s.enrolAbove(context.Background(), pids["hook"], "claude", EnrolOptions{By: EnrolledByHook})
-	if err != nil || !adopted || e.PID != pids["child"] || e.EnrolledBy != EnrolledByHook {
-		t.Errorf("%+v %v %v", e, adopted, err)
+	start := `{"hook_event_name":"SessionStart","source":"startup"}`
+	res, err := HandleHook(context.Background(), s, "claude", strings.NewReader(start), HookOptions{PID: pids["hook"], Wait: 10 * time.Second})
+	if err != nil || !res.Enrolled {
+		t.Fatalf("%+v %v", res, err)
 	}
-	if _, _, err := s.enrolAbove(context.Background(), pids["hook"], "codex", EnrolOptions{}); !errors.Is(err, ErrNotFound) {
-		t.Errorf("no codex above: %v", err)
+	e, err := s.Get(context.Background(), res.LedgerID)
+	if err != nil || e.PID != pids["child"] || e.EnrolledBy != EnrolledByHook {
+		t.Errorf("%+v %v", e, err)
+	}
+	res, err = HandleHook(context.Background(), s, "codex", strings.NewReader(start), HookOptions{PID: pids["hook"]})
+	if err != nil || res.LedgerID != "" {
+		t.Errorf("no codex above: %+v %v", res, err)
 	}
 }
 
@@ -457,7 +463,7 @@ func TestResolveARowThatNeverHadAProcess(t *testing.T) {
 	const id = "claude-20260101T000000Z-000055"
 	resolve := func(members map[string]any) resolution {
 		t.Helper()
-		legacyRow(t, s, id, members)
+		putLegacyRow(t, s, id, members)
 		row, err := s.Get(context.Background(), id)
 		if err != nil {
 			t.Fatal(err)

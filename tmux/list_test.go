@@ -20,7 +20,7 @@ var hardNames = []string{
 	"plain", "two words", " lead", "trail ", "-dash", "--", "=equal", "==", "@1", "%1", "{marked}", "~",
 	"$1", "$0", "$x", "${HOME}", "#(touch PWNED)", "##(touch PWNED)", "###(touch PWNED)", "#{pid}", "##{pid}",
 	"#[fg=red]", "##[x", "###[x", "a#", "a##b", "#,#}", "semi;", "semi\\;", ";", "back\\slash", "a\"b'c", "a|b",
-	"üñí 日本語", "%Y-%m", "!x", "*", "?", "[a]", "+", "tab:dot.end", "x=y",
+	"üñí 日本語", "%Y-%m", "!x", "*", "?", "[a]", "+", "mid:dot.end", ":colon", ".dot", "x=y",
 }
 
 func TestNames(t *testing.T) {
@@ -187,9 +187,7 @@ func TestListingOfEverything(t *testing.T) {
 
 // Attached counts leave out control clients.
 func TestAttachedCountsTerminals(t *testing.T) {
-	if _, err := exec.LookPath("script"); err != nil {
-		t.Skip(err)
-	}
+	needTool(t, "script")
 	s := newServer(t)
 	start(t, s, "a")
 	c, err := s.Connect(context.Background())

@@ -82,7 +82,13 @@ func binary(t testing.TB) string {
 	if bin == "" {
 		bin = "tmux"
 	}
-	path, err := exec.LookPath(bin)
+	return needTool(t, bin)
+}
+
+// needTool finds a program. Without it the test is skipped, but fails in CI.
+func needTool(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
 	if err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatal(err)

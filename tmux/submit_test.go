@@ -202,6 +202,7 @@ func TestSubmitPaneReplaced(t *testing.T) {
 // An agent below a shell: the text is for it, not for the shell.
 func TestSubmitReader(t *testing.T) {
 	needLinux(t)
+	needTool(t, "ps")
 	s := newServer(t)
 	ctx := context.Background()
 	p := start(t, s, "a", "sh", "-c", "sleep 1000; exec cat")
