@@ -17,7 +17,7 @@ type passWait struct {
 
 const (
 	passLockWait  = 3 * time.Second        // of a pass
-	oneLockWait  = 500 * time.Millisecond // for one lock
+	oneLockWait   = 500 * time.Millisecond // for one lock
 	leastLockWait = 20 * time.Millisecond  // for one lock once the pass has none left: a holder at work needs no more
 )
 
