@@ -29,6 +29,7 @@ func (sw *sweeper) enrol(ctx context.Context) error {
 		sw.progress(i, len(plan))
 		sw.enrolOne(ctx, i)
 	}
+	clear(sw.found) // a process that has a row now is no other row's
 	return nil
 }
 
