@@ -449,10 +449,6 @@ func killLedger(t *testing.T, s *Store) {
 		deadRow(t, s, fmt.Sprintf("old%d", i), hooked, otherTicks(40+i), over(60*24*time.Hour))
 		putFile(t, s.path("frozen", fmt.Sprintf("old%d", i), "attempt", "capture.ansi"), "output")
 	}
-	// Rows that were put there by hand have no claims.
-	if err := os.Remove(s.path(dirClaims, claimsStamp)); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // outcome is what a ledger has come to, without what depends on the time.

@@ -90,6 +90,7 @@ func writeEntry(t testing.TB, s *Store, sub string, e *Entry) {
 		t.Fatal(err)
 	}
 	putFile(t, s.path(sub, e.LedgerID+rowExtension), string(data))
+	os.Remove(s.path(dirClaims, claimsStamp)) // a row that was put there by hand has no claims
 }
 
 // rescued makes a row one whose work was looked after.
