@@ -107,6 +107,9 @@ func (c *checker) row(sub, name string, r *row) {
 	if sub == dirFinished && e.IsOpen() {
 		c.add(FindState, true, e.LedgerID, "filed away, but %s", e.Phase)
 	}
+	if e.SchemaVersion == SchemaVersion && (e.Phase.bit() == 0 || e.Lease != nil && e.Lease.Op.bit() == 0) {
+		c.add(FindState, true, e.LedgerID, "phase %q and operation %q are none that exist", e.Phase, e.State().Op)
+	}
 	if e.Phase == PhaseFinished && e.FinishedAt.IsZero() {
 		c.add(FindState, true, e.LedgerID, "finished without a time")
 	}

@@ -111,7 +111,7 @@ func TestStartedAtIsNeverRewritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	const id = "claude-20260101T000000Z-000098"
-	putLegacyRow(t, s, id, map[string]any{"launcherPid": p.PID, "startedAt": "2020-02-02T02:02:02Z"})
+	writeLegacyRow(t, s, id, map[string]any{"launcherPid": p.PID, "startedAt": "2020-02-02T02:02:02Z"})
 	en := planFor(t, s, p.PID, map[string]string{envID: id})
 	e, adopted, err := en.adopt(context.Background(), en.at[p.PID])
 	if err != nil || !adopted || e.LedgerID != id || e.StartedAt.Year() != 2020 {
@@ -148,7 +148,7 @@ func TestInheritedIDNamesTheParent(t *testing.T) {
 
 func TestAnAgentWithoutARowIsNamedByItsPid(t *testing.T) {
 	s, home := treeStore(t)
-	putLegacyRow(t, s, goneID, nil)
+	writeLegacyRow(t, s, goneID, nil)
 	if err := os.WriteFile(s.path(dirSessions, goneID+rowExtension), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +310,7 @@ func TestDedicatedTmuxServerBinds(t *testing.T) {
 	s, home := treeStore(t)
 	tmux, socket, _ := tmuxServer(t, treeEnv(home, envID+"="+goneID), `bash -c "exec -a claude sleep 1000"`)
 	pid := waitSession(t, s, tmux)
-	putLegacyRow(t, s, goneID, nil)
+	writeLegacyRow(t, s, goneID, nil)
 	if p, err := s.chainPass(pid); err != nil {
 		t.Fatal(err)
 	} else if plan, err := s.plan(context.Background(), p, nil); err != nil || plan[p.at[pid]].show() != "enrol from "+goneID {

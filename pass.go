@@ -257,6 +257,9 @@ func (p *pass) readBearers() *bearers {
 			continue
 		}
 		env, err := p.snap.Environ(q.PID)
+		if errors.Is(err, procscan.ErrNoEnviron) {
+			env, err = p.environNow(q) // it was just starting a program, or ending
+		}
 		switch {
 		case err == nil:
 			for _, name := range []string{envID, envAttempt} {
@@ -267,7 +270,7 @@ func (p *pass) readBearers() *bearers {
 			}
 		case isGone(err):
 		case errors.Is(err, procscan.ErrNoEnviron):
-			b.known = false // it is just starting a program, or ending
+			b.known = false
 		default:
 			// Programs that guard a secret hide their environment, and are no runtime.
 			if _, session := p.runtimes.Match(q.Args, p.exe(q.PID)); session {
@@ -276,6 +279,18 @@ func (p *pass) readBearers() *bearers {
 		}
 	}
 	return b
+}
+
+// environNow reads the environment of a process of the pass once more.
+func (p *pass) environNow(q procscan.Proc) (procscan.Env, error) {
+	again, err := p.sys.Chain(q.PID)
+	if err != nil {
+		return procscan.Env{}, err
+	}
+	if now, ok := again.Get(q.PID); !ok || now.Start != q.Start || now.Gone() {
+		return procscan.Env{}, procscan.ErrGone
+	}
+	return again.Environ(q.PID)
 }
 
 // dedicatedSocket is the socket of the tmux server that this library starts for a row.
