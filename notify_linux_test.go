@@ -90,7 +90,7 @@ func TestEdgesComeOncePerTransitionAcrossRestarts(t *testing.T) {
 	apply(t, s, "row", Finish(get(t, s, "row").Process().Key(), "the hook said so"))
 	expect("an end that was announced")
 
-	deadRow(t, s, "hookless", hookless, inFolder(gitRepo(t)))
+	deadRow(t, s, "hookless", hookless, inFolder(dirtyRepo(t)))
 	expect("found dead and closed in one pass", "hookless >FINISHED", "hookless FINISHED>RESCUED")
 
 	attention := func(n *Note) {

@@ -267,7 +267,7 @@ func TestASilentTmuxServerKeepsItsRowsOpen(t *testing.T) {
 
 func TestARescueThatFailsIsPacedAndKeepsTheRowOpen(t *testing.T) {
 	s := sweepStore(t, nil)
-	repo := gitRepo(t)
+	repo := dirtyRepo(t)
 	// A lock that another git left makes nothing fail; an object that cannot be written does.
 	deadRow(t, s, "row", hookless, inFolder(repo))
 	git := filepath.Join(t.TempDir(), "git")
@@ -438,9 +438,9 @@ func killLedger(t *testing.T, s *Store) {
 	}
 	mustSweep(t, s, SweepOptions{Notify: func(context.Context, []Edge) error { return nil }})
 	for i := range 4 {
-		deadRow(t, s, fmt.Sprintf("work%d", i), hookless, otherTicks(i), inFolder(gitRepo(t)))
-		deadRow(t, s, fmt.Sprintf("lost%d", i), hooked, otherTicks(10+i), inFolder(gitRepo(t)), func(e *Entry) { e.SessionID = e.LedgerID })
-		deadRow(t, s, fmt.Sprintf("doomed%d", i), hooked, otherTicks(20+i), inFolder(gitRepo(t)), func(e *Entry) { e.KillIntentAt = e.StartedAt })
+		deadRow(t, s, fmt.Sprintf("work%d", i), hookless, otherTicks(i), inFolder(dirtyRepo(t)))
+		deadRow(t, s, fmt.Sprintf("lost%d", i), hooked, otherTicks(10+i), inFolder(dirtyRepo(t)), func(e *Entry) { e.SessionID = e.LedgerID })
+		deadRow(t, s, fmt.Sprintf("doomed%d", i), hooked, otherTicks(20+i), inFolder(dirtyRepo(t)), func(e *Entry) { e.KillIntentAt = e.StartedAt })
 		birth(t, s, fmt.Sprintf("birth%d", i))
 		over := func(age time.Duration) func(*Entry) {
 			return func(e *Entry) { e.Phase, e.FinishedAt, e.FinishReason = PhaseFinished, s.now().Add(-age), "over" }

@@ -108,8 +108,8 @@ func inFolder(dir string) func(*Entry) {
 	return func(e *Entry) { e.Cwd, e.RepoRoot = dir, dir }
 }
 
-// gitRepo is a repository with one commit and uncommitted work.
-func gitRepo(t testing.TB) string {
+// dirtyRepo is a repository with one commit and uncommitted work.
+func dirtyRepo(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, args := range [][]string{
