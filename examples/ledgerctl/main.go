@@ -64,6 +64,8 @@ func commands() []command {
 		{"kill", "ID…", "end sessions for good, and keep their work", kill},
 		{"rescue", "ID", "keep the uncommitted work of a dead session", rescue},
 		{"rescues", "[REPO]", "list the rescued work of a repository", rescues},
+		{"sweep", "", "make the ledger true: enrol, rescue, close, settle, file", sweep},
+		{"reap", "", "end what hosting left behind", reap},
 		{"reconcile", "", "settle what a dead coordinator left half done", reconcile},
 		{"watch", "", "show changes and exits as they happen", watch},
 		{"doctor", "", "say what is wrong, and mend it where asked to", doctor},
