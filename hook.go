@@ -70,7 +70,7 @@ func HandleHook(ctx context.Context, s *Store, runtime string, payload io.Reader
 	defer cancel()
 	h := &hook{s: s, runtime: runtime, ev: ev, opts: opts, look: wait / 3, result: HookResult{Event: ev.Name}}
 	for try := 0; ; try++ {
-		err := h.handle(withLockBudget(ctx, wait/2))
+		err := h.handle(withLockWait(ctx, wait/2))
 		if try == 0 && errors.Is(err, ErrBusy) && ctx.Err() == nil {
 			continue
 		}
@@ -196,14 +196,23 @@ func (h *hook) above() (p *pass, at int, err error) {
 	if _, known := p.runtimes.Lookup(h.runtime); !known && isPlainID(h.runtime) && runtimes.CanBeRuntime(h.runtime) {
 		p.runtimes = p.runtimes.With(Runtime{Name: h.runtime})
 	}
+	if at = p.nearest(h.runtime, h.opts.PID); at < 0 {
+		return nil, 0, ErrNotFound
+	}
+	return p, at, nil
+}
+
+// nearest is the index among the candidates of the session process of a runtime that is
+// nearest above pid, or -1.
+func (p *pass) nearest(runtime string, pid int) int {
 	cs := p.candidates()
 	for i := len(cs) - 1; i >= 0; i-- {
-		if (cs[i].runtime == h.runtime || h.runtime == AnyRuntime) && cs[i].process.PID != h.opts.PID {
+		if (cs[i].runtime == runtime || runtime == AnyRuntime) && cs[i].process.PID != pid {
 			cs[i].young = false // what has run a hook has started its program
-			return p, i, nil
+			return i
 		}
 	}
-	return nil, 0, ErrNotFound
+	return -1
 }
 
 // panes is the look-up of a new session's pane, with the patience of a hook.

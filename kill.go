@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 )
 
 // KillOptions say how a session is killed. The zero value is the default.
@@ -60,12 +61,29 @@ func (h *Host) kill(ctx context.Context, e Entry, opts KillOptions) (Killed, err
 	}
 	commit := CommitKill(nonce)
 	commit.Reason = opts.Reason
-	after, _, err := h.Store.Apply(ctx, e.LedgerID, commit)
+	after, err := h.Store.applyOnceSeen(ctx, e.LedgerID, commit)
 	if err != nil && !isUnsynced(err) {
 		return done, h.abortKill(ctx, &done, err)
 	}
 	done.Entry = after
 	return done, err
+}
+
+// applyOnceSeen applies an event whose guards may have to look twice: a process that is just
+// starting another program hides its environment for some milliseconds.
+func (s *Store) applyOnceSeen(ctx context.Context, id string, ev Event) (Entry, error) {
+	const tries, pause = 20, 100 * time.Millisecond
+	for try := 1; ; try++ {
+		e, _, err := s.Apply(ctx, id, ev)
+		if !errors.Is(err, ErrUnknown) || try == tries {
+			return e, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return e, err
+		}
+	}
 }
 
 // abortKill ends the operation and keeps the tombstone. It returns why.

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"sync"
-	"time"
 
 	"github.com/sessionledger/ledger/internal/durable"
 	"github.com/sessionledger/ledger/internal/flock"
@@ -48,14 +46,14 @@ func (b stripes) lock(name string, take func() (func(), error)) (func(), error) 
 }
 
 func (s *Store) lock(ctx context.Context, set *flock.Set, sub, name string) (func(), error) {
-	if b, ok := ctx.Value(budgetKey{}).(*lockBudget); ok {
-		var spend func()
-		ctx, spend = b.wait(ctx)
-		defer spend()
+	shared := passWaitOf(ctx)
+	longest, err := shared.wait(name, s.lockWait)
+	if err != nil {
+		return nil, err
 	}
-	if _, bounded := ctx.Deadline(); !bounded {
+	if _, bounded := ctx.Deadline(); !bounded || shared != nil {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.lockWait)
+		ctx, cancel = context.WithTimeout(ctx, longest)
 		defer cancel()
 	}
 	unlock, err := set.Lock(ctx, name)
@@ -68,36 +66,11 @@ func (s *Store) lock(ctx context.Context, set *flock.Set, sub, name string) (fun
 	var wait *flock.WaitError
 	switch {
 	case errors.As(err, &wait):
-		return nil, &LockTimeoutError{Path: wait.Path, HolderPID: wait.HolderPID, Waited: wait.Waited, Err: wait.Err}
+		timeout := &LockTimeoutError{Path: wait.Path, HolderPID: wait.HolderPID, Waited: wait.Waited, Err: wait.Err}
+		shared.waited(name, timeout)
+		return nil, timeout
 	case err != nil:
 		return nil, fmt.Errorf("ledger: lock: %w", err)
 	}
 	return unlock, nil
-}
-
-// lockBudget is what all locks of one call may wait for together. Other work of the call
-// is not counted.
-type lockBudget struct {
-	mu   sync.Mutex
-	left time.Duration
-}
-
-type budgetKey struct{}
-
-func withLockBudget(ctx context.Context, d time.Duration) context.Context {
-	return context.WithValue(ctx, budgetKey{}, &lockBudget{left: d})
-}
-
-// wait bounds one wait by what is left. spend must be called at its end.
-func (b *lockBudget) wait(ctx context.Context) (bounded context.Context, spend func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	began := time.Now()
-	bounded, cancel := context.WithTimeout(ctx, b.left)
-	return bounded, func() {
-		cancel()
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.left -= time.Since(began)
-	}
 }

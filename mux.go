@@ -89,7 +89,7 @@ func (s *Store) muxState(e *Entry, listing tmux.Listing, err error) MuxState {
 	}
 	if e.PaneServer.IsZero() || e.PaneID == "" {
 		found, ok := listing.Session(e.Mux.Target)
-		return shown(ok, found.Attached > 0)
+		return muxShown(ok, found.Attached > 0)
 	}
 	switch listing.HasPane(serverID(e.PaneServer), e.PaneID) {
 	case tmux.Present:
@@ -116,10 +116,10 @@ func attachedTo(l tmux.Listing, pane string) MuxState {
 			attached = attached || sess.ID == p.SessionID && sess.Attached > 0
 		}
 	}
-	return shown(there, attached)
+	return muxShown(there, attached)
 }
 
-func shown(there, attached bool) MuxState {
+func muxShown(there, attached bool) MuxState {
 	switch {
 	case !there:
 		return MuxNone
