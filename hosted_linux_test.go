@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -211,3 +212,15 @@ var (
 )
 
 func removeBuilt() { os.RemoveAll(built.dir) }
+
+// ctlPackage is the example binary.
+const ctlPackage = "github.com/sessionledger/ledger/examples/ledgerctl"
+
+func atoi(t testing.TB, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
