@@ -291,6 +291,18 @@ func TestEnrolBindsTheConversation(t *testing.T) {
 	}
 }
 
+// A row that never had a process is no lost session: the process may be that row's.
+func TestAConversationOfARowWithoutAProcessIsNotTakenOver(t *testing.T) {
+	c := newConversations(t)
+	c.claude(idA, true, false)
+	writeLegacyRow(t, c.s, goneID, map[string]any{"sessionId": idA})
+	pids := growTree(t, node{Name: "agent", Args: []string{"claude", "--resume", idA}, Env: c.env, Dir: c.dir})
+	e := mustEnrol(t, c.s, pids["agent"], nil)
+	if e.SessionID != "" || e.ResumedFrom != "" || len(e.SessionIDs) != 1 || e.SessionIDs[0].HeldBy != goneID {
+		t.Errorf("%+v", e)
+	}
+}
+
 func TestRowTranscript(t *testing.T) {
 	c := newConversations(t)
 	ctx := context.Background()
