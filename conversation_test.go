@@ -202,6 +202,8 @@ func TestConversationOfClaude(t *testing.T) {
 	c.want("several open files", c.ask(bare, []string{old, grown}, nil, nil), "", "", "")
 	c.want("an open side chain", c.ask(bare, []string{filepath.Join(filepath.Dir(old), idC+".jsonl")}, nil, nil), "", "", "")
 	elsewhere := c.write(filepath.Join(c.dir, idA+".jsonl"), "{}\n", true)
+	backup := c.write(filepath.Join(c.home, ".claude", "backup", idA+".jsonl"), "{}\n", true)
+	c.want("an open file of that name beside the conversations", c.ask(bare, []string{backup}, nil, nil), "", "", "")
 	c.want("an open file of that name elsewhere", c.ask(bare, []string{elsewhere}, nil, nil), "", "", "")
 }
 
