@@ -142,7 +142,9 @@ func TestSweepReachesEveryRowBehindDamagedOnesWithoutCursors(t *testing.T) {
 		if len(rep.Damaged) != len(first) {
 			t.Errorf("%d damaged rows, want %d", len(rep.Damaged), len(first))
 		}
-		if !slices.ContainsFunc(rep.Warnings, func(w Warning) bool { return strings.Contains(w.Error, cursorsFile) || strings.Contains(w.Error, "cursors") }) {
+		if !slices.ContainsFunc(rep.Warnings, func(w Warning) bool {
+			return strings.Contains(w.Error, cursorsFile) || strings.Contains(w.Error, "cursors")
+		}) {
 			t.Errorf("nothing is said of the cursors: %v", rep.Warnings)
 		}
 		for _, id := range closedIDs(rep.Closed) {
