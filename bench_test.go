@@ -158,7 +158,7 @@ func benchStore(b *testing.B) *Store {
 }
 
 // One durable write: at most 1.1 times the bare loop (Update), 1.15 times (Apply).
-func BenchmarkTransition(b *testing.B) {
+func BenchmarkDurableTransition(b *testing.B) {
 	ctx := context.Background()
 	setup := func(b *testing.B) (*Store, func()) {
 		s := benchStore(b)

@@ -170,6 +170,9 @@ func (c *checker) files(ctx context.Context) error {
 		if err != nil || info.Mode()&fs.ModeSymlink != 0 || info.Mode()&fs.ModeSocket != 0 {
 			return nil
 		}
+		if filepath.Dir(path) == c.s.path(dirScratch) && d.IsDir() {
+			return fs.SkipDir // git makes its own files there, behind a folder that lets nobody in
+		}
 		// Others may look into a folder (the root can be one that a person made), not write.
 		lets := info.Mode().Perm() & 0o077
 		if lets != 0 {

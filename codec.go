@@ -43,6 +43,13 @@ var (
 			json.MarshalToFunc(encodeProcess),
 		)),
 	)
+	// showOptions are for what goes out beside rows: there a count of 0 is a count.
+	showOptions = json.WithMarshalers(json.JoinMarshalers(
+		json.MarshalToFunc(encodeText),
+		json.MarshalToFunc(encodeMux),
+		json.MarshalToFunc(encodeTime),
+		json.MarshalToFunc(encodeProcess),
+	))
 	decodeOptions = json.JoinOptions(
 		jsontext.PreserveRawStrings(true),
 		json.WithUnmarshalers(json.JoinUnmarshalers(

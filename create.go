@@ -136,6 +136,8 @@ func (s *Store) bear(ctx context.Context, row Entry, birth Event) (created Entry
 		if _, _, err := advance(&e, birth); err != nil {
 			return err
 		}
+		// A new process makes its description stale, but this one is of that very process.
+		e.CPUTicks, e.ProcessDescribedAt = clonePtr(row.CPUTicks), row.ProcessDescribedAt
 		if e.StartedAt.IsZero() {
 			e.StartedAt = s.startedAt(birth.Process)
 		}

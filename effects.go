@@ -102,7 +102,7 @@ func (m *move) do(s *State, ev *Event) {
 		s.Attempt, s.Nonce, s.Owner = "", "", ProcessID{}
 		s.AcquiredAt, s.AcquiredBootSec, s.AcquiredBootID, s.Released = 0, 0, "", false
 	}
-	if s.Phase == PhaseFinished {
+	if s.Phase == PhaseFinished || s.Phase == PhaseNone {
 		s.Tombstoned = false // the time stays in the row, as history
 	}
 	if s.Phase != phase || s.Op != op || s.Process != process || s.Limited != limited || s.LimitReset != reset {
@@ -211,7 +211,7 @@ func (e *Entry) follow(was, next *State, at time.Time) {
 		e.CPUTicks, e.ProcessDescribedAt = nil, time.Time{}
 		e.Attention, e.Waiting = nil, nil
 	}
-	if next.Tombstoned != was.Tombstoned && next.Phase != PhaseFinished {
+	if next.Tombstoned != was.Tombstoned && next.Phase.bit()&fromUnfinished != 0 {
 		e.KillIntentAt = time.Time{}
 		if next.Tombstoned {
 			e.KillIntentAt = at

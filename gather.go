@@ -7,9 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
-
-	"github.com/sessionledger/ledger/internal/procscan"
+	"time"
 )
 
 // The variables by which a session's processes carry its identity.
@@ -22,7 +20,7 @@ const (
 // lookAhead gathers what an event needs to know from outside the row and the process
 // table, before the row's lock is taken: an embedder's function may look for a transcript.
 func (s *Store) lookAhead(ctx context.Context, id string, ev Event) Facts {
-	var f Facts
+	f := Facts{Lease: LeaseSighting{Grace: ev.Facts.Lease.Grace}}
 	need := ev.needs()
 	if need&(factHeld|factClaimed) != 0 {
 		// Where this fails the claims stay incomplete, and what they would say unsure.
@@ -54,7 +52,11 @@ func (s *Store) hasTranscript(ctx context.Context, rt Runtime, e *Entry, id, pat
 			return Yes
 		}
 	}
-	_, err := rt.Transcript(ctx, TranscriptQuery{ID: id, Cwd: e.Cwd, Home: s.home, Env: s.environOf(e)})
+	env := s.environOf(e)
+	if env == nil && e.Account != "" {
+		return Unsure // the account's store is not the default one
+	}
+	_, err := rt.Transcript(ctx, TranscriptQuery{ID: id, Cwd: e.Cwd, Home: s.home, Env: env})
 	switch {
 	case err == nil:
 		return Yes
@@ -64,21 +66,22 @@ func (s *Store) hasTranscript(ctx context.Context, rt Runtime, e *Entry, id, pat
 	return Unsure
 }
 
-// environOf looks variables up in the environment of the row's process, which is read
-// when first asked for. One that cannot be read, or is gone, has none that are known.
+// environOf looks variables up in the environment of the row's process. It is nil where
+// that cannot be read, or is gone.
 func (s *Store) environOf(e *Entry) func(string) string {
-	read := sync.OnceValue(func() (env procscan.Env) {
-		sn, err := s.procs.sys.Chain(e.PID)
-		if err != nil {
-			return env
-		}
-		if p, ok := sn.Get(e.PID); ok && e.PIDStartTicks != nil && p.Start == *e.PIDStartTicks {
-			env, _ = sn.Environ(e.PID)
-		}
-		return env
-	})
+	sn, err := s.procs.sys.Chain(e.PID)
+	if err != nil {
+		return nil
+	}
+	if p, ok := sn.Get(e.PID); !ok || e.PIDStartTicks == nil || p.Start != *e.PIDStartTicks {
+		return nil
+	}
+	env, err := sn.Environ(e.PID)
+	if err != nil {
+		return nil
+	}
 	return func(name string) string {
-		v, _ := read().Lookup(name)
+		v, _ := env.Lookup(name)
 		return v
 	}
 }
@@ -103,7 +106,7 @@ func (s *Store) gather(ctx context.Context, e *Entry, ev Event, f Facts) Facts {
 		f.Carriers = s.attemptVerdict(ctx, e.Lease)
 	}
 	if need&factLease != 0 && e.Lease != nil {
-		f.Lease = s.sightLease(e.Lease)
+		f.Lease = s.sightLease(e.Lease, f.Lease.Grace)
 	}
 	if need&(factCarriesRow|factCarriesAttempt|factOutermost) != 0 {
 		s.readCarrier(e, ev.Process, &f)
@@ -155,7 +158,7 @@ func (s *Store) captured(id, attempt string) Answer {
 	if !isPlainID(id) || !isPlainID(attempt) {
 		return Unsure
 	}
-	info, err := os.Lstat(filepath.Join(s.frozenDir(), id, attempt, "capture.ansi"))
+	info, err := os.Lstat(filepath.Join(s.captureDir(id, attempt), "capture.ansi"))
 	switch {
 	case err == nil && info.Mode().IsRegular():
 		return Yes
@@ -165,19 +168,19 @@ func (s *Store) captured(id, attempt string) Answer {
 	return Unsure
 }
 
-// frozenDir holds the captures: a folder for each row, in it one for each attempt.
-func (s *Store) frozenDir() string {
+// captureDir is where an attempt's captures are; with an empty attempt, all of a row's.
+func (s *Store) captureDir(id, attempt string) string {
 	if dir := os.Getenv("AGENT_FROZEN_DIR"); filepath.IsAbs(dir) {
-		return dir
+		return filepath.Join(dir, id, attempt)
 	}
-	return s.path("frozen")
+	return s.path("frozen", id, attempt)
 }
 
-// sightLease looks at the owner of a lease.
-func (s *Store) sightLease(l *Lease) LeaseSighting {
+// sightLease looks at the owner of a lease. A grace of 0 is the store's.
+func (s *Store) sightLease(l *Lease, grace time.Duration) LeaseSighting {
 	here, _ := s.procs.here() // what is not known makes no lease stale
 	boot, _ := s.bootSeconds()
-	return LeaseSighting{Owner: s.procs.verdict(l.Owner), Here: here, BootSec: boot, Grace: s.grace}
+	return LeaseSighting{Owner: s.procs.verdict(l.Owner), Here: here, BootSec: boot, Grace: cmp.Or(grace, s.grace)}
 }
 
 // readCarrier looks at the environment of a process and of those above it.
@@ -212,78 +215,37 @@ func (s *Store) readCarrier(e *Entry, p ProcessID, f *Facts) {
 	}
 }
 
-// attemptVerdict is the verdict of every process that carries an attempt. One that began
-// before the attempt cannot; one whose environment cannot be read may.
+// attemptVerdict is the verdict of every process that carries an attempt.
 func (s *Store) attemptVerdict(ctx context.Context, l *Lease) Verdict {
-	began := uint64(0)
-	if here, err := s.procs.here(); err == nil && cmp.Or(l.AcquiredBootID, l.Owner.BootID) == here.BootID && l.AcquiredBootSec > 0 {
-		began = uint64(l.AcquiredBootSec) * uint64(s.procs.sys.TicksPerSecond())
-	}
-	return s.anyCarrier(ctx, envAttempt, l.Attempt, func(p procscan.Proc) bool { return p.Start >= began })
-}
-
-// sessionVerdict is the verdict of every session process of a row: its recorded and its
-// launched process, and those of its runtime that carry its id.
-func (s *Store) sessionVerdict(ctx context.Context, e *Entry) Verdict {
-	own := []ProcessID{e.Process()}
-	if e.Restore != nil {
-		own = append(own, e.Restore.Launched)
-	}
-	worst := Gone
-	for _, p := range own {
-		if p.IsZero() {
-			continue
-		}
-		switch s.procs.verdict(p) {
-		case Running:
-			return Running
-		case Unknown:
-			worst = Unknown
-		}
-	}
-	carriers := s.anyCarrier(ctx, envID, e.LedgerID, func(p procscan.Proc) bool {
-		name, session := s.runtimes.Match(p.Args, nil)
-		return session && (e.Runtime == "" || name == e.Runtime) || len(p.Args) > 0 && filepath.Base(p.Args[0]) == e.Runtime
-	})
-	if carriers != Gone {
-		return carriers
-	}
-	return worst
-}
-
-// anyCarrier is the verdict of all processes that carry a variable with that value and fit:
-// Running where one does, Gone where none does in a complete view.
-func (s *Store) anyCarrier(ctx context.Context, name, value string, fits func(procscan.Proc) bool) Verdict {
-	sn, err := s.procs.sys.Snapshot(ctx)
+	p, err := s.newPass(ctx)
 	if err != nil {
 		return Unknown
 	}
-	whole, _ := sn.Complete()
-	for p := range sn.All() {
-		if p.Gone() || !fits(p) {
-			continue
-		}
-		env, err := sn.Environ(p.PID)
-		switch {
-		case err == nil:
-			if v, ok := env.Lookup(name); ok && v == value {
-				return Running
-			}
-		case isGone(err), errors.Is(err, procscan.ErrNoEnviron):
-		case s.isStranger(sn, p.PID):
-		default:
-			whole = false
-		}
-	}
-	if !whole {
-		return Unknown
-	}
-	return Gone
+	seen, _, _ := p.attempt(l.Attempt)
+	return seen
 }
 
-// isStranger reports whether a process is another user's: what this ledger's sessions
-// leave to their children is not found there.
-func (s *Store) isStranger(sn *procscan.Snapshot, pid int) bool {
-	uid, err := sn.UID(pid)
-	return err == nil && int64(uid) != int64(os.Geteuid())
+// sessionVerdict is the verdict of every session process of a row: its recorded and its
+// launched process, and the one that carries its id.
+func (s *Store) sessionVerdict(ctx context.Context, e *Entry) Verdict {
+	launched := Gone
+	if e.Restore != nil && !e.Restore.Launched.IsZero() {
+		launched = s.procs.verdict(e.Restore.Launched)
+	}
+	if launched == Running || s.procs.verdict(e.Process()) == Running {
+		return Running
+	}
+	p, err := s.newPass(ctx)
+	if err != nil {
+		return Unknown
+	}
+	rows, err := s.rowsOf(p, []Entry{*e})
+	if err != nil {
+		return Unknown
+	}
+	found := p.resolve(s.procs, e, rows).verdict
+	if found == Gone {
+		return launched
+	}
+	return found
 }

@@ -39,21 +39,23 @@ type Options struct {
 // Every method that waits obeys its context. Without a deadline, a lock is waited for
 // no longer than Options.LockWait.
 type Store struct {
-	root     string
-	clock    Clock
-	home     string
-	runtimes *Runtimes
-	logger   *slog.Logger
-	lockWait time.Duration
-	grace    time.Duration
-	procs    *table
-	rows     *flock.Set // locks/
-	passes   *flock.Set // locks of whole passes, in the root itself
-	cache    cache
-	folders  folders
-	closed   context.Context
-	close    context.CancelFunc
-	tag      func() string
+	root        string
+	clock       Clock
+	home        string
+	runtimes    *Runtimes
+	logger      *slog.Logger
+	lockWait    time.Duration
+	grace       time.Duration
+	procs       *table
+	rows        *flock.Set // locks/
+	passes      *flock.Set // locks of whole passes, in the root itself
+	cache       cache
+	transcripts transcripts
+
+	folders folders
+	closed  context.Context
+	close   context.CancelFunc
+	tag     func() string
 }
 
 const (

@@ -65,6 +65,7 @@ type Transcript struct {
 type Runtimes struct {
 	table runtimes.Table
 	own   map[string]Runtime // what embedders gave, by name
+	shims string             // the folder that it was derived from; "": none
 }
 
 // BuiltinRuntimes returns the agent CLIs that are known without help: claude, codex,
@@ -79,7 +80,7 @@ func RuntimesFromShims(dir, shim string) (*Runtimes, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ledger: runtimes of %q: %w", dir, err)
 	}
-	return &Runtimes{table: table}, nil
+	return &Runtimes{table: table, shims: dir}, nil
 }
 
 // With returns a set that also has rt, in place of one of the same name.
@@ -94,7 +95,7 @@ func (r *Runtimes) With(rt Runtime) *Runtimes {
 	spec.Services = slices.Clone(rt.Services)
 	spec.HasTranscripts, spec.HasEndHook, spec.ResumeChangesID = rt.HasTranscripts, rt.HasEndHook, rt.ResumeChangesID
 	spec.Resume = slices.Clone(rt.Resume)
-	next := &Runtimes{own: map[string]Runtime{rt.Name: rt}}
+	next := &Runtimes{own: map[string]Runtime{rt.Name: rt}, shims: r.shims}
 	for name, other := range r.own {
 		if name != rt.Name {
 			next.own[name] = other

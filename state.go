@@ -152,10 +152,10 @@ func (e Entry) State() State {
 		Ran: e.PID > 0 || e.SessionID != "" || e.TranscriptPath != "" || len(e.SessionIDs) > 0 ||
 			e.PaneID != "" || e.TmuxSession != "" || e.Mux.Target != "",
 	}
-	if !e.FinishedAt.IsZero() {
+	if !e.FinishedAt.IsZero() && e.Phase != PhaseNone { // a row that was removed is no row, however it ended
 		s.Phase = PhaseFinished
 	}
-	s.Tombstoned = !e.KillIntentAt.IsZero() && s.Phase != PhaseFinished
+	s.Tombstoned = !e.KillIntentAt.IsZero() && s.Phase.bit()&fromUnfinished != 0
 	if l := e.Lease; l != nil {
 		s.Op, s.Attempt, s.Nonce, s.Owner = l.Op, l.Attempt, l.Nonce, l.Owner
 		s.AcquiredAt, s.AcquiredBootSec = l.AcquiredAt.Unix(), l.AcquiredBootSec

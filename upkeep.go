@@ -152,7 +152,7 @@ func (s *Store) file(ctx context.Context, busy stripes, ids []string, t *Tidied)
 	for _, id := range ids {
 		switch moved, err := s.fileRow(ctx, busy, from, to, id); {
 		case err != nil:
-			t.Warnings = append(t.Warnings, fmt.Errorf("ledger: file %q: %w", id, err))
+			t.Warnings = append(t.Warnings, &rowError{id, err})
 		case moved:
 			t.Filed = append(t.Filed, id)
 		}
@@ -162,6 +162,15 @@ func (s *Store) file(ctx context.Context, busy stripes, ids []string, t *Tidied)
 	}
 	return errors.Join(writeError("filed", to.Sync()), writeError("filed", from.Sync()))
 }
+
+// rowError says which row could not be filed.
+type rowError struct {
+	id  string
+	err error
+}
+
+func (e *rowError) Error() string { return fmt.Sprintf("ledger: file %q: %v", e.id, e.err) }
+func (e *rowError) Unwrap() error { return e.err }
 
 // fileRow moves one row under its lock, so that no writer brings the old name back.
 func (s *Store) fileRow(ctx context.Context, busy stripes, from, to *durable.Dir, id string) (moved bool, err error) {

@@ -164,6 +164,18 @@ func TestStageIsInvisibleUntilPublished(t *testing.T) {
 	wantFiles(t, d, "row")
 }
 
+func TestTempNeverOpensWhatIsThere(t *testing.T) {
+	d := open(t, t.TempDir())
+	if err := d.Create("w", "taken", []byte("x"), false); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := d.sys.create("taken"); !errors.Is(err, fs.ErrExist) {
+		f.Close()
+		t.Fatalf("temporary file over another: %v, want ErrExist", err)
+	}
+	want(t, d, "taken", "x")
+}
+
 func TestDiscardRemovesTemp(t *testing.T) {
 	d := open(t, t.TempDir())
 	s, err := d.Stage("w", "row", []byte("x"), false)

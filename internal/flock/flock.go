@@ -106,6 +106,8 @@ func (s *Set) Lock(ctx context.Context, name string) (unlock func(), err error) 
 		err error
 	}
 	taken := make(chan result)
+	// A goroutine for each lock costs some 5 us, under 1% of a durable update: a
+	// try of our own with LOCK_NB beside lockedfile would not be worth its code.
 	go func() {
 		f, err := open(path)
 		select {

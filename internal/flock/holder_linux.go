@@ -23,7 +23,7 @@ func (s *Set) Holder(name string) (pid int, ok bool) {
 	}
 	// stat(2) on btrfs gives the device of the subvolume; the kernel's list has
 	// that of the file system.
-	ids := []string{fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)}
+	ids := []string{fmt.Sprintf("%02x:%02x:%d", unix.Major(uint64(st.Dev)), unix.Minor(uint64(st.Dev)), st.Ino)}
 	if m := mountOf(s.dir, s.proc); m.kind != "" {
 		ids = append(ids, fmt.Sprintf("%02x:%02x:%d", m.major, m.minor, st.Ino))
 	}

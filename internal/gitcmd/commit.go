@@ -1,7 +1,6 @@
 package gitcmd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +45,11 @@ func (w *work) difference(ctx context.Context, tree string) (objects, paths []st
 	if tree == w.repo.Tree {
 		return nil, nil, nil
 	}
-	out, _, err := w.git(ctx, nil, "diff-tree", "-r", "-t", "-z", "--raw", "--no-renames", "--no-abbrev", w.repo.Tree, tree)
+	out, _, err := w.r.output(ctx, call{
+		dir:  w.repo.Root,
+		args: []string{"diff-tree", "-r", "-t", "-z", "--raw", "--no-renames", "--no-abbrev", w.repo.Tree, tree},
+		env:  noIndex(w.dir), // or it would read that first
+	})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -73,20 +76,21 @@ func (w *work) difference(ctx context.Context, tree string) (objects, paths []st
 // the ref; the others return that one's.
 func (w *work) commit(ctx context.Context, snap Snapshot, tree string, objects []string) (Snapshot, error) {
 	failed := Snapshot{Root: snap.Root, Omitted: snap.Omitted, Unfiltered: snap.Unfiltered}
+	synced := make(chan error, 1)
+	go func() { synced <- syncObjects(ctx, w.repo.CommonDir, objects) }()
 	args := []string{"commit-tree"}
 	if !w.repo.Unborn {
 		args = append(args, "-p", w.repo.Head)
 	}
 	out, _, err := w.r.output(ctx, call{
-		dir: w.repo.Root, args: append(args, tree), env: identity(w.opts.Time), config: w.hooks,
-		// Git takes no NUL in a message.
-		stdin: bytes.ReplaceAll([]byte(snap.Message), []byte{0}, []byte("?")),
+		dir: w.repo.Root, args: append(args, tree), env: identity(w.opts.Time), config: w.off,
+		stdin: []byte(snap.Message),
 	})
-	if err != nil {
+	if err = errors.Join(err, <-synced); err != nil {
 		return failed, err
 	}
 	snap.Commit = strings.TrimSpace(string(out))
-	if err := syncObjects(ctx, w.repo.CommonDir, append(objects, snap.Commit)); err != nil {
+	if err := syncObjects(ctx, w.repo.CommonDir, []string{snap.Commit}); err != nil {
 		return failed, err
 	}
 	err = w.updateRef(ctx, snap.Commit)
@@ -106,7 +110,7 @@ func (w *work) commit(ctx context.Context, snap Snapshot, tree string, objects [
 func (w *work) updateRef(ctx context.Context, commit string) error {
 	_, err := w.r.run(ctx, call{
 		dir: w.repo.Root, args: []string{"update-ref", "--no-deref", w.opts.Ref, commit, ""},
-		env: identity(w.opts.Time), config: w.hooks,
+		env: identity(w.opts.Time), config: w.off,
 	})
 	return err
 }

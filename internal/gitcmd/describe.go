@@ -33,16 +33,16 @@ func (r Runner) describe(ctx context.Context, dir, ref string) (repo Repo, refCo
 	if ref != "" {
 		args = append(args, "--glob="+exactGlob(ref))
 	}
-	// Last what fails on an unborn branch. "HEAD" alone could be taken for a file of that name.
-	args = append(args, "HEAD^{commit}", "HEAD^{tree}", "--symbolic-full-name", "HEAD")
+	// Last what fails on an unborn branch. The dashes, which are echoed, rule out files of that name.
+	args = append(args, "HEAD^{commit}", "HEAD^{tree}", "--symbolic-full-name", "HEAD", "--")
 	out, _, err := r.output(ctx, call{dir: dir, args: args})
 	lines := splitLines(out)
 	var ge *Error
 	switch {
-	case err == nil && len(lines) < 6:
+	case err == nil && len(lines) < 7:
 		return Repo{}, "", &Error{Args: args, Dir: dir, ExitCode: 0, Err: fmt.Errorf("%w: unexpected output", ErrBroken)}
 	case err == nil:
-		n := len(lines) - 3
+		n := len(lines) - 4
 		repo.Head, repo.Tree = lines[n], lines[n+1]
 		repo.Branch = branchName(lines[n+2])
 		lines = lines[:n]

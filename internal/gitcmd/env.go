@@ -13,15 +13,11 @@ var overrides = [...]string{
 	"-c", "core.hooksPath=" + os.DevNull, // post-index-change, reference-transaction and all others
 	"-c", "core.fsmonitor=", // empty is off for every version; "false" was once a program's name
 	"-c", "core.splitIndex=false", // a split scratch index would write into the git directory
-	"-c", "core.sparseCheckout=false", // the skip-worktree bits decide; add refuses paths outside the cone
-	"-c", "core.ignoreStat=false", // would hide later edits
+	"-c", "core.sparseCheckout=false", // the skip-worktree bits alone say what is absent on purpose
 	"-c", "core.safecrlf=false", // would refuse content for the sake of its line ends
 	"-c", "core.fsync=" + fsyncComponents,
 	"-c", "core.fsyncMethod=fsync",
-	"-c", "commit.gpgSign=false",
 	"-c", "i18n.commitEncoding=UTF-8",
-	"-c", "submodule.recurse=false",
-	"-c", "protocol.allow=never", // no lazy fetch of a partial clone
 }
 
 // fixedEnv is set for every git child.
@@ -31,7 +27,7 @@ var fixedEnv = [...]string{
 	"GIT_TERMINAL_PROMPT=0",
 	"GIT_ASKPASS=",
 	"SSH_ASKPASS=",
-	"GIT_ALLOW_PROTOCOL=none",
+	"GIT_ALLOW_PROTOCOL=none", // outranks protocol.*.allow: a partial clone fetches nothing
 	"GIT_NO_LAZY_FETCH=1",
 	"GIT_TRACE2=0", "GIT_TRACE2_EVENT=0", "GIT_TRACE2_PERF=0", // configured targets may be sockets
 }

@@ -50,26 +50,33 @@ func (f *filters) failure(stderr string) bool {
 	return false
 }
 
-// readConfig learns the filters, the hooks that are configured instead of put into a folder (git
-// 2.54 and later; each is disabled by name), and whether files are absent on purpose.
-func (w *work) readConfig(ctx context.Context) error {
-	out, _, err := w.r.output(ctx, call{dir: w.repo.Root, args: []string{
+// config is what a snapshot needs to know of a repository's configuration.
+type config struct {
+	filters filters
+	sparse  bool // files may be absent on purpose
+
+	// off disables, by name, the hooks that are configured instead of put into a folder (git 2.54).
+	off []setting
+}
+
+func (r Runner) readConfig(ctx context.Context, dir string) (config, error) {
+	out, _, err := r.output(ctx, call{dir: dir, args: []string{
 		"config", "-z", "--get-regexp", `^(hook|filter)\..*\.|^core\.sparsecheckout$`,
 	}})
 	var ge *Error
-	if err != nil && !(errors.As(err, &ge) && ge.ExitCode == 1) {
-		return err
+	if err != nil && !(errors.As(err, &ge) && ge.ExitCode == 1) { // 1: none
+		return config{}, err
 	}
-	w.parseConfig(out)
-	return nil
+	return parseConfig(out), nil
 }
 
-func (w *work) parseConfig(out []byte) {
+func parseConfig(out []byte) config {
+	var c config
 	for _, rec := range splitNUL(out) {
 		key, value, _ := strings.Cut(rec, "\n")
 		if key == "core.sparsecheckout" {
 			// The command line's own override is the last; an earlier true is what counts.
-			w.sparse = w.sparse || !slices.Contains([]string{"false", "no", "off", "0", ""}, strings.ToLower(value))
+			c.sparse = c.sparse || !slices.Contains([]string{"false", "no", "off", "0", ""}, strings.ToLower(value))
 			continue
 		}
 		section, rest, _ := strings.Cut(key, ".")
@@ -80,16 +87,17 @@ func (w *work) parseConfig(out []byte) {
 		name := rest[:i]
 		switch section {
 		case "filter":
-			if !slices.Contains(w.filters.names, name) {
-				w.filters.names = append(w.filters.names, name)
+			if !slices.Contains(c.filters.names, name) {
+				c.filters.names = append(c.filters.names, name)
 			}
 			if rest[i:] == ".process" {
-				w.filters.process = append(w.filters.process, name)
+				c.filters.process = append(c.filters.process, name)
 			}
 		case "hook":
-			if s := (setting{"hook." + name + ".enabled", "false"}); !slices.Contains(w.hooks, s) {
-				w.hooks = append(w.hooks, s)
+			if s := (setting{"hook." + name + ".enabled", "false"}); !slices.Contains(c.off, s) {
+				c.off = append(c.off, s)
 			}
 		}
 	}
+	return c
 }

@@ -1,3 +1,5 @@
+//go:build unix
+
 package gitcmd
 
 import (
@@ -74,6 +76,17 @@ func (s *sandbox) write(path, content string) {
 		s.t.Fatal(err)
 	}
 	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// writeEarlier makes a file older than the index will be: git reads those of the same instant
+// again, as they could have been edited since.
+func (s *sandbox) writeEarlier(rel, content string) {
+	s.t.Helper()
+	s.write(s.path(rel), content)
+	hourAgo := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(s.path(rel), hourAgo, hourAgo); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -165,9 +178,9 @@ type observation struct {
 func (s *sandbox) observe(dir string) observation {
 	s.t.Helper()
 	var o observation
-	// Hooks and fsmonitor are switched off, so that a mark is never this observer's.
+	// Hooks, fsmonitor and lazy fetches are switched off, so that a mark is never this observer's.
 	quiet := func(args ...string) string {
-		out, _ := s.tryGit(dir, append([]string{"--no-optional-locks", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor="}, args...)...)
+		out, _ := s.tryGit(dir, append([]string{"--no-optional-locks", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=", "-c", "protocol.file.allow=never"}, args...)...)
 		return out
 	}
 	o.Status = quiet("status", "--porcelain", "-uall")

@@ -13,6 +13,8 @@ import (
 	"testing"
 )
 
+func mkfifo(path string) error { return syscall.Mkfifo(path, 0o644) }
+
 func inode(info fs.FileInfo) string {
 	return fmt.Sprint(info.Sys().(*syscall.Stat_t).Ino)
 }

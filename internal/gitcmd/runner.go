@@ -46,6 +46,13 @@ func (r Runner) output(ctx context.Context, c call) (stdout []byte, stderr strin
 	buf := &limited{max: stdoutLimit}
 	c.stdout = buf
 	stderr, err = r.run(ctx, c)
+	if errors.Is(err, ErrTimeout) || errors.Is(err, context.Canceled) {
+		return nil, stderr, err // the command may still be writing
+	}
+	if buf.over {
+		// The command itself saw no more than a closed pipe.
+		err = &Error{Args: c.args, Dir: c.dir, ExitCode: -1, Stderr: stderr, Err: ErrOutput}
+	}
 	return buf.Bytes(), stderr, err
 }
 
@@ -112,8 +119,6 @@ func (r Runner) run(ctx context.Context, c call) (stderr string, err error) {
 		return text, nil
 	case errors.Is(err, exec.ErrWaitDelay):
 		return fail(0, text, fmt.Errorf("%w: %w", ErrTimeout, err))
-	case errors.Is(err, ErrOutput):
-		return fail(-1, text, err)
 	case errors.As(err, &exit):
 		return fail(exit.ExitCode(), text, classify(text))
 	}
@@ -151,12 +156,14 @@ type limited struct {
 	bytes.Buffer
 	max  int
 	drop bool
+	over bool
 }
 
 func (l *limited) Write(p []byte) (int, error) {
 	if free := l.max - l.Len(); len(p) > free {
 		l.Buffer.Write(p[:free])
 		if !l.drop {
+			l.over = true
 			return free, ErrOutput
 		}
 		return len(p), nil

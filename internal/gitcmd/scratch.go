@@ -1,6 +1,7 @@
 package gitcmd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,22 +18,22 @@ const scratchPrefix = "rescue-"
 
 // work is one snapshot's throwaway index and what becomes known along the way.
 type work struct {
-	r       Runner
-	repo    Repo
-	opts    SnapshotOptions
-	dir     string // holds the index, and the lock file that git puts beside it
-	hidden  string // dir relative to the working tree, if it lies in it
-	filters filters
-	hooks   []setting
-	sparse  bool
-	copied  bool // the index is a copy of the real one
+	r      Runner
+	repo   Repo
+	opts   SnapshotOptions
+	dir    string // holds the index, and the lock file that git puts beside it
+	hidden string // dir relative to the working tree, if it lies in it
+	config
+	copied  bool    // the index is a copy of the real one
+	entries []entry // of that copy, those that need a look
+	scanned bool    // entries is set
 	omitted []Omission
 
 	unfiltered []string // of nested repositories
 }
 
 // openWork makes the throwaway index. close removes it.
-func (r Runner) openWork(ctx context.Context, repo Repo, opts SnapshotOptions) (*work, error) {
+func (r Runner) openWork(ctx context.Context, repo Repo, opts SnapshotOptions, conf config) (*work, error) {
 	scratch, err := filepath.EvalSymlinks(opts.Scratch)
 	if err != nil {
 		return nil, fmt.Errorf("scratch folder: %w", err)
@@ -41,19 +42,19 @@ func (r Runner) openWork(ctx context.Context, repo Repo, opts SnapshotOptions) (
 	if err != nil {
 		return nil, err
 	}
-	w := &work{r: r, repo: repo, opts: opts, dir: dir}
+	w := &work{r: r, repo: repo, opts: opts, dir: dir, config: conf}
 	if rel, err := filepath.Rel(repo.Root, dir); err == nil && filepath.IsLocal(rel) {
 		w.hidden = filepath.ToSlash(rel) + "/"
 	}
-	if err = w.readConfig(ctx); err == nil {
-		err = w.seed(ctx)
-	}
-	if err != nil {
+	if err := w.seed(ctx); err != nil {
 		w.close()
 		return nil, err
 	}
 	return w, nil
 }
+
+// noIndex names an index that does not exist.
+func noIndex(dir string) []string { return []string{"GIT_INDEX_FILE=" + filepath.Join(dir, "none")} }
 
 func (w *work) close() { _ = os.RemoveAll(w.dir) }
 
@@ -66,7 +67,7 @@ func (w *work) git(ctx context.Context, stdin []byte, args ...string) (stdout []
 			dir:    w.repo.Root,
 			args:   args,
 			env:    []string{"GIT_INDEX_FILE=" + w.index()},
-			config: append(w.filters.overrides(), w.hooks...),
+			config: append(w.filters.overrides(), w.off...),
 			stdin:  stdin,
 		})
 		if err == nil || !w.filters.failure(stderr) {
@@ -98,18 +99,24 @@ func (w *work) seed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(to, from)
+	var copied bytes.Buffer
+	if info.Size() <= scanLimit {
+		_, err = io.Copy(io.MultiWriter(to, &copied), from)
+	} else {
+		_, err = io.Copy(to, from)
+	}
 	if err = errors.Join(err, to.Close()); err != nil {
 		return err
 	}
 	w.copied = true
+	w.entries, w.scanned = scanIndex(copied.Bytes(), len(w.repo.Head)/2)
 	return os.Chtimes(w.index(), info.ModTime(), info.ModTime())
 }
 
 // seedFromHead serves where there is no index to copy. HEAD's entries are needed even so: files
 // that are tracked although an ignore rule matches them would read as deleted.
 func (w *work) seedFromHead(ctx context.Context) error {
-	w.copied = false
+	w.copied, w.scanned = false, false
 	if w.sparse {
 		return fmt.Errorf("%w: the index of a sparse checkout cannot be read, and it alone knows which files are absent on purpose", ErrBroken)
 	}

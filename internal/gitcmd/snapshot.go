@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 )
@@ -17,7 +16,7 @@ type SnapshotOptions struct {
 	Dir         string                // a folder of the working tree, absolute
 	Scratch     string                // an existing folder for throwaway files, absolute
 	Ref         string                // refs/rescued/<id>; the id of letters, digits and "._+-@"
-	Message     func(Snapshot) string // the commit message of what has been gathered; nil: a short one
+	Message     func(Snapshot) string // the commit message for what was gathered, also of nested repositories; nil: a short one
 	Time        time.Time             // of author and committer; zero: now
 	MaxFileSize int64                 // in bytes; larger files are omitted; 0: no limit
 }
@@ -33,7 +32,7 @@ type Snapshot struct {
 	Commit   string // its full id
 	Existing bool   // the ref was there before: Commit, Paths and Message are its own, Omitted is empty
 	Clean    bool
-	Message  string // the commit's, as it was written
+	Message  string // the commit's; what is no UTF-8 text has been replaced, so quote paths
 	Paths    []string
 	Omitted  []Omission
 	// Unfiltered names the clean filters that could not run. Content that they apply to is held
@@ -95,7 +94,19 @@ func (r Runner) Snapshot(ctx context.Context, opts SnapshotOptions) (Snapshot, e
 }
 
 func (r Runner) snapshot(ctx context.Context, opts SnapshotOptions, depth int) (Snapshot, error) {
+	// Two questions that do not depend on each other.
+	var conf config
+	var confErr error
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		conf, confErr = r.readConfig(ctx, opts.Dir)
+	}()
 	repo, existing, err := r.describe(ctx, opts.Dir, opts.Ref)
+	<-asked
+	if err == nil {
+		err = confErr
+	}
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -103,7 +114,7 @@ func (r Runner) snapshot(ctx context.Context, opts SnapshotOptions, depth int) (
 	if existing != "" {
 		return r.existing(ctx, repo, opts, existing)
 	}
-	w, err := r.openWork(ctx, repo, opts)
+	w, err := r.openWork(ctx, repo, opts, conf)
 	if err != nil {
 		return snap, err
 	}
@@ -146,6 +157,7 @@ func (r Runner) snapshot(ctx context.Context, opts SnapshotOptions, depth int) (
 	if opts.Message != nil {
 		snap.Message = opts.Message(snap)
 	}
+	snap.Message = strings.ReplaceAll(strings.ToValidUTF8(snap.Message, "\ufffd"), "\x00", "\ufffd")
 	return w.commit(ctx, snap, tree, objects)
 }
 
@@ -182,7 +194,7 @@ func (r Runner) existing(ctx context.Context, repo Repo, opts SnapshotOptions, c
 	_, snap.Message, _ = strings.Cut(string(out), "\n\n")
 	out, _, err = r.output(ctx, call{dir: repo.Root, args: []string{
 		"diff-tree", "--root", "--no-commit-id", "-r", "-z", "--name-only", "--no-renames", commit,
-	}, env: []string{"GIT_INDEX_FILE=" + filepath.Join(opts.Scratch, "none")}}) // it reads the index, which may be damaged
+	}, env: noIndex(opts.Scratch)}) // the real one may be damaged
 	if err != nil {
 		return Snapshot{Root: repo.Root}, err
 	}

@@ -221,26 +221,31 @@ func shapes() []shape {
 			held: workHeld, gone: workGone, paths: workPaths,
 		},
 		{
-			name: "partial clone without network", dir: "clone",
+			// Git would fetch the blob of d/two to write the tree.
+			name: "partial clone, whose remote is left alone", dir: "clone",
 			make: func(s *sandbox) {
-				s.repo("r")
-				s.git("r", "config", "uploadpack.allowFilter", "true")
-				s.git(".", "clone", "-q", "--filter=blob:none", "--sparse", "file://"+s.path("r"), "clone")
-				must(s, os.Rename(s.path("r"), s.path("moved away")))
+				s.partialClone("clone")
 				s.write(s.path("clone/a"), "edited a\n")
+				s.write(s.path("clone/d/one"), "put back\n")
+				s.write(s.path("clone/d/two"), "committed d/two\n")
 				s.write(s.path("clone/d/new"), "outside\n")
 			},
-			held: map[string]string{"a": "edited a\n", "d/new": "outside\n"}, paths: []string{"a", "d/new"},
+			held: map[string]string{"a": "edited a\n", "d/new": "outside\n", "d/one": "put back\n"}, paths: []string{"a", "d/new", "d/one"},
 		},
 		{
 			name: "no identity, stale locks and signing",
 			make: func(s *sandbox) {
 				plain(s)
-				s.write(s.path("gitconfig"), "[user]\n\tuseConfigOnly = true\n")
+				s.write(s.path("gitconfig"), "[user]\n\tuseConfigOnly = true\n[i18n]\n\tcommitEncoding = latin1\n")
 				s.write(s.path("r/.git/index.lock"), "left by a crash")
 				s.write(s.path("r/.git/HEAD.lock"), "left by a crash")
 			},
 			held: workHeld, gone: workGone, paths: workPaths,
+			check: func(s *sandbox, snap Snapshot) {
+				if raw := s.git("r", "cat-file", "commit", snap.Commit); strings.Contains(raw, "\nencoding ") || strings.Contains(raw, "\ngpgsig ") {
+					s.t.Errorf("commit is\n%s", raw)
+				}
+			},
 		},
 		{
 			name: "names with newlines, quotes and bytes that are no text",
@@ -315,16 +320,19 @@ func shapes() []shape {
 			held: map[string]string{"d": "../elsewhere"}, gone: []string{"d/one"},
 		},
 		{
-			name: "FIFO and socket",
+			name: "FIFOs, one in place of a file, one in place of a conflict",
 			make: func(s *sandbox) {
-				s.repo("r")
-				must(s, os.Remove(s.path("r/a")))
-				must(s, mkfifo(s.path("r/a")))
+				diverge(s)
+				s.tryGit("r", "merge", "other")
+				for _, f := range []string{"a", "gone"} {
+					must(s, os.Remove(s.path("r/"+f)))
+					must(s, mkfifo(s.path("r/"+f)))
+				}
 				must(s, mkfifo(s.path("r/pipe")))
 				s.write(s.path("r/b"), "edited b\n")
 			},
-			held:    map[string]string{"a": "committed a\n", "b": "edited b\n"},
-			omitted: map[string]string{"a": "not a regular file"}, paths: []string{"b"},
+			held:    map[string]string{"a": "ours\n", "b": "edited b\n", "gone": "committed gone\n"},
+			omitted: map[string]string{"a": "not a regular file", "gone": "not a regular file"}, paths: []string{"b"},
 		},
 		{
 			name: "names that git refuses",
@@ -500,6 +508,17 @@ func diverge(s *sandbox) {
 	s.commit("r", "ours")
 }
 
+// partialClone clones r without the blobs of its folder d, and marks every later fetch.
+func (s *sandbox) partialClone(dir string) {
+	s.t.Helper()
+	s.repo("r")
+	s.git("r", "config", "uploadpack.allowFilter", "true")
+	s.git(".", "clone", "-q", "--filter=blob:none", "--sparse", "file://"+s.path("r"), dir)
+	s.write(s.path("fetch.sh"), "#!/bin/sh\necho fetched >> "+s.path("marks")+"\nexec git-upload-pack \"$@\"\n")
+	must(s, os.Chmod(s.path("fetch.sh"), 0o755))
+	s.git(dir, "config", "remote.origin.uploadpack", s.path("fetch.sh"))
+}
+
 func (s *sandbox) read(path string) string {
 	s.t.Helper()
 	b, err := os.ReadFile(s.path(path))
@@ -660,6 +679,14 @@ func TestSnapshotWhoseWorkIsAllInSubmodulesIsNeitherCleanNorFailed(t *testing.T)
 	s.write(s.path("r/sub/.git"), "gitdir: /no/such/place\n")
 	snap, err = s.run.Snapshot(testContext(t), s.options("r", "id2"))
 	if err == nil || snap.Ref != "" {
+		t.Errorf("%+v, %v", snap, err)
+	}
+
+	// Nor is the repository around it to be taken for it.
+	must(s, os.Remove(s.path("r/sub/.git")))
+	must(s, os.Mkdir(s.path("r/sub/.git"), 0o755))
+	snap, err = s.run.Snapshot(testContext(t), s.options("r", "id3"))
+	if o, ok := omission(snap, "sub/"); !errors.Is(err, ErrEmptySnapshot) || !ok || !strings.Contains(o.Reason, "cannot be read") {
 		t.Errorf("%+v, %v", snap, err)
 	}
 }

@@ -20,12 +20,18 @@ func (s *System) Chain(pid int) (*Snapshot, error) {
 	}
 	defer root.Close()
 	sn := &Snapshot{sys: s, problem: "only one process and its ancestors were read"}
-	r := newReader(int(root.Fd()), false)
+	r, err := s.newReader(int(root.Fd()), false)
+	if err != nil {
+		return sn, err
+	}
 	const maxDepth = 256
 	for next := pid; next > 0 && len(sn.procs) < maxDepth; {
 		p, err := r.process(strconv.Itoa(next))
 		if p.PID == 0 || slices.ContainsFunc(sn.procs, func(q Proc) bool { return q.PID == p.PID }) {
 			if len(sn.procs) == 0 {
+				if vanished(err) {
+					err = ErrGone
+				}
 				return sn, pidError(pid, err)
 			}
 			break // an ancestor that ended: the chain is shorter

@@ -14,12 +14,21 @@ type Env struct {
 // Lookup returns the value of a variable. Of several with one name the first counts, as
 // it does for getenv.
 func (e Env) Lookup(name string) (string, bool) {
-	for n, v := range e.All() {
-		if n == name {
-			return v, true
+	if name == "" || strings.ContainsAny(name, "=\x00") {
+		return "", false
+	}
+	for from := 0; ; {
+		i := strings.Index(e.block[from:], name)
+		if i < 0 {
+			return "", false
+		}
+		i += from
+		from = i + len(name)
+		if value, ok := strings.CutPrefix(e.block[from:], "="); ok && (i == 0 || e.block[i-1] == 0) {
+			value, _, _ = strings.Cut(value, "\x00")
+			return value, true
 		}
 	}
-	return "", false
 }
 
 // All returns the variables in their order, with repeated names. Entries that have no

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -35,14 +34,20 @@ func later[T any](s *System, p Proc, what string, read func(folder string) (T, e
 	}
 	done := make(chan result, 1)
 	go func() {
-		v, err := read(s.path(strconv.Itoa(p.PID)) + "/")
+		folder := s.path(strconv.Itoa(p.PID))
+		if p.leaderless() {
+			// Without one, the first thread's folder says what is left.
+			thread, _ := livingThread(unix.AT_FDCWD, folder)
+			folder += thread
+		}
+		v, err := read(folder + "/")
 		if still := s.still(p, err); still != nil {
 			var none T
 			v, err = none, still
 		}
 		done <- result{v, err}
 	}()
-	timer := time.NewTimer(extraLimit)
+	timer := time.NewTimer(s.extraLimit)
 	defer timer.Stop()
 	var r result
 	select {
@@ -50,15 +55,19 @@ func later[T any](s *System, p Proc, what string, read func(folder string) (T, e
 	case <-timer.C:
 		r.err = os.ErrDeadlineExceeded
 	}
+	return r.v, extraError(p.PID, what, r.err)
+}
+
+// extraError says of what process and of what file of it an error is.
+func extraError(pid int, what string, err error) error {
 	switch {
-	case r.err == nil:
-	case vanished(r.err):
+	case err == nil:
+		return nil
+	case vanished(err):
 		// Not wrapped: the process is there, so this must not look as if it were not.
-		r.err = fmt.Errorf("process %d: %s: %v", p.PID, what, r.err)
-	default:
-		r.err = fmt.Errorf("process %d: %s: %w", p.PID, what, r.err)
+		return fmt.Errorf("process %d: %s: %v", pid, what, err)
 	}
-	return r.v, r.err
+	return fmt.Errorf("process %d: %s: %w", pid, what, err)
 }
 
 // still returns nil while p is there, after a read that ended with readErr. A zombie keeps
@@ -68,7 +77,7 @@ func (s *System) still(p Proc, readErr error) error {
 	switch {
 	case err != nil:
 		return err
-	case st.Start != p.Start, st.Gone() && vanished(readErr):
+	case st.Start != p.Start, st.Gone() && readErr != nil && !errors.Is(readErr, ErrNoEnviron):
 		return ErrGone
 	}
 	return nil
@@ -91,16 +100,22 @@ func readText(name string) (string, error) {
 
 func (s *System) environ(p Proc) (Env, error) {
 	return later(s, p, "environment", func(folder string) (Env, error) {
-		const tries = 3
 		buf := make([]byte, environSize)
-		for range tries {
+		for _, pause := range settling {
+			time.Sleep(pause)
 			block, err := readEnviron(unix.AT_FDCWD, folder+"environ", buf)
-			st, statErr := s.stat(p.PID)
+			st, statErr := statAt(folder) // the process's, or its thread's
 			if statErr != nil {
 				return Env{}, statErr
 			}
 			if env, err, ok := settleEnviron(block, err, st); ok {
 				return env, err
+			}
+			if len(block) == 0 && st.exiting {
+				thread, err := livingThread(unix.AT_FDCWD, s.path(strconv.Itoa(p.PID)))
+				if err == nil && thread == "" {
+					return Env{}, ErrNoEnviron // all of it is ending
+				}
 			}
 			if real, statErr := s.realProc(); statErr == nil && !real {
 				// Files need not agree about addresses.
@@ -114,18 +129,29 @@ func (s *System) environ(p Proc) (Env, error) {
 	})
 }
 
+// statAt reads the stat line in a folder that may be a process's or a thread's.
+func statAt(folder string) (statLine, error) {
+	fd, err := open(unix.AT_FDCWD, folder+"stat", unix.O_RDONLY)
+	if err != nil {
+		return statLine{}, err
+	}
+	defer unix.Close(fd)
+	var buf [statSize]byte
+	st, _, err := readStat(fd, 0, buf[:])
+	return st, err
+}
+
 // settleEnviron decides what a read of an environment means, given a stat line of the same
 // process that was read after it. The kernel ends the file early and without an error when
 // a page cannot be had or when the program is exchanged meanwhile, so the length is held
 // against the bounds in the stat line. ok is false when they do not agree.
 func settleEnviron(block []byte, readErr error, st statLine) (env Env, err error, ok bool) {
-	size := st.envEnd - st.envStart
 	switch {
-	case readErr != nil && !vanished(readErr):
-		return Env{}, readErr, true
-	case st.envEnd == 0 && len(block) == 0 && !errors.Is(readErr, fs.ErrNotExist):
-		return Env{}, ErrNoEnviron, true // no memory, or not started yet
-	case readErr == nil && st.envEnd != 0 && uint64(len(block)) == size:
+	case len(block) == 0 && (st.Kernel || st.dying()):
+		return Env{}, ErrNoEnviron, true // whatever the read said
+	case readErr != nil && !vanished(readErr) && !st.exiting:
+		return Env{}, readErr, true // of an ending thread even the owner's read is refused
+	case readErr == nil && st.loaded() && uint64(len(block)) == st.envEnd-st.envStart:
 		return Env{string(block)}, nil, true
 	}
 	return Env{}, nil, false
@@ -258,7 +284,7 @@ func (s *System) openFiles(p Proc) ([]string, error) {
 			files = append(files, file)
 		}
 		// A process that ends shows none from then on, a little before it is a zombie.
-		if st, err := s.stat(p.PID); err == nil && st.exiting {
+		if st, err := statAt(folder); err == nil && st.exiting {
 			return nil, errors.New("the process is exiting")
 		}
 		if len(names) > maxFiles {

@@ -53,11 +53,11 @@ func procMountOptions(mountinfo, device string) (options string, found bool) {
 	for line := range strings.Lines(mountinfo) {
 		// 22 27 0:21 / /proc rw,relatime shared:5 - proc proc rw,hidepid=2
 		mount, fstype, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
-		fields, tail := strings.Fields(mount), strings.Fields(fstype)
-		if !ok || len(fields) < 3 || len(tail) < 3 || tail[0] != "proc" {
+		if !ok || !strings.HasPrefix(fstype, "proc ") {
 			continue
 		}
-		if device == "" || fields[2] == device {
+		fields, tail := strings.Fields(mount), strings.Fields(fstype)
+		if len(fields) > 2 && len(tail) > 2 && (device == "" || fields[2] == device) {
 			return tail[2], true
 		}
 	}

@@ -27,13 +27,12 @@ func (s *System) openPidfd(pid int, start uint64) (int, error) {
 	if err := s.ownNamespace(); err != nil {
 		return -1, err
 	}
-	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return -1, ErrGone
 	}
-	if err != nil {
-		return -1, os.NewSyscallError("pidfd_open", err)
-	}
+	openErr := os.NewSyscallError("pidfd_open", err)
+	// A number that a thread has now is refused, but can be looked up.
 	st, err := s.stat(pid)
 	switch {
 	case err != nil:
@@ -41,12 +40,13 @@ func (s *System) openPidfd(pid int, start uint64) (int, error) {
 		err = ErrChanged
 	case st.Gone():
 		err = ErrGone
+	default:
+		err = openErr
 	}
-	if err != nil {
+	if err != nil && openErr == nil {
 		unix.Close(fd)
-		return -1, err
 	}
-	return fd, nil
+	return fd, err
 }
 
 // Signal sends sig to exactly the process (pid, start). It returns [ErrGone] if that has
@@ -85,6 +85,11 @@ func (s *System) OpenExit(pid int, start uint64) (*Exit, error) {
 	if err != nil {
 		return nil, pidError(pid, err)
 	}
+	// Only a descriptor that does not block is given to the runtime's poller.
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return nil, pidError(pid, os.NewSyscallError("fcntl", err))
+	}
 	e := &Exit{file: os.NewFile(uintptr(fd), "pidfd"), turn: make(chan struct{}, 1), fd: fd}
 	if e.conn, err = e.file.SyscallConn(); err == nil {
 		// It fails if the runtime cannot poll the descriptor: then nothing could end a Wait.
@@ -109,15 +114,18 @@ func (e *Exit) Wait(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { e.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	for {
-		if err := e.file.SetReadDeadline(time.Time{}); err != nil {
-			return err
-		}
+		err := e.file.SetReadDeadline(time.Time{})
 		// Asked after the deadline was lifted: one that ctx set before is not lost. One that
 		// an earlier Wait's ctx sets late only leads round the loop.
-		if err := ctx.Err(); err != nil {
-			return err
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-		err := e.conn.Read(exited)
+		if err == nil {
+			err = e.conn.Read(exited)
+		}
+		if e.FD() < 0 {
+			return os.ErrClosed
+		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}

@@ -24,7 +24,7 @@ type Proc struct {
 	ArgsCut bool
 
 	Comm string   // the name that the kernel keeps, any bytes
-	Args []string // the command line, any bytes; nil for kernel threads and zombies
+	Args []string // the command line, any bytes; nil for kernel threads and dying processes
 }
 
 // Gone says whether the process has ended and only waits to be collected: its state is
@@ -36,8 +36,9 @@ func (p Proc) Gone() bool {
 // Bounds of a command line. A program that sets its title pads its arguments with NUL
 // bytes, each of which reads as an empty argument.
 const (
-	maxCmdline = 64 << 10
-	maxArgs    = 4096
+	maxCmdline  = 64 << 10
+	maxArgs     = 4096
+	cmdlineSize = 4 << 10 // of the buffer that most fit into
 )
 
 // kernelThread is PF_KTHREAD of the flags in field 9. Being a child of process 2 proves
@@ -50,8 +51,12 @@ const exiting = 0x00000004
 // statLine is what a stat file tells beyond Proc.
 type statLine struct {
 	Proc
-	exiting          bool
-	envStart, envEnd uint64 // addresses; 0 when not permitted, or without memory
+	exiting bool
+
+	// Addresses; 0 or 1 when not permitted, or without memory.
+	code             uint64
+	argStart, argEnd uint64
+	envStart, envEnd uint64
 }
 
 var errStat = errors.New("malformed stat line")
@@ -101,14 +106,14 @@ func parseStat(line []byte) (st statLine, comm []byte, err error) {
 // set stores one field, numbered as in proc(5).
 func (st *statLine) set(field int, text []byte) bool {
 	if field == 3 {
-		if len(text) != 1 {
+		if len(text) != 1 || (text[0]|0x20) < 'a' || (text[0]|0x20) > 'z' {
 			return false
 		}
 		st.State = text[0]
 		return true
 	}
 	switch field {
-	case 4, 7, 9, 14, 15, 20, 22, 50, 51:
+	case 4, 7, 9, 14, 15, 20, 22, 26, 48, 49, 50, 51:
 	default:
 		return len(text) > 0
 	}
@@ -142,6 +147,12 @@ func (st *statLine) set(field int, text []byte) bool {
 		return n <= math.MaxInt32
 	case 22:
 		st.Start = n
+	case 26:
+		st.code = n
+	case 48:
+		st.argStart = n
+	case 49:
+		st.argEnd = n
 	case 50:
 		st.envStart = n
 	case 51:

@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -37,8 +36,8 @@ var (
 	// ErrHidden says that the mount hides processes and a process with that pid exists or
 	// may exist.
 	ErrHidden = errors.New("process may be hidden by the proc mount")
-	// ErrNoEnviron says that the process is there but has no environment: a kernel thread,
-	// a zombie, or one that is just exiting or starting another program.
+	// ErrNoEnviron says that the process is there but has no environment, and will have none:
+	// it is a kernel thread, a zombie, or about to become one.
 	ErrNoEnviron = errors.New("process has no environment")
 	// ErrDeleted says that the file or folder has been deleted; it comes with the path
 	// that it had.
@@ -52,7 +51,8 @@ var (
 // System reads one mounted proc file system. Use [New]; the zero value does not work.
 // It holds no descriptor and is safe for concurrent use.
 type System struct {
-	root string
+	root       string
+	extraLimit time.Duration // of one read of an extra
 
 	mu       sync.Mutex
 	bootID   string
@@ -65,28 +65,10 @@ func New(root string) *System {
 	if root == "" {
 		root = defaultRoot
 	}
-	return &System{root: filepath.Clean(root)}
+	return &System{root: filepath.Clean(root), extraLimit: 2 * time.Second}
 }
 
 const defaultRoot = "/proc"
-
-// machine says whether the root is the machine's own /proc.
-func (s *System) machine() bool { return s.root == defaultRoot }
-
-func (s *System) path(name string) string { return s.root + "/" + name }
-
-// name of a process's folder: a number, or self for 0.
-func pidName(pid int) string {
-	if pid == 0 {
-		return "self"
-	}
-	return strconv.Itoa(pid)
-}
-
-// pidError says which process an error is about.
-func pidError(pid int, err error) error {
-	return fmt.Errorf("process %s: %w", pidName(pid), err)
-}
 
 // BootID returns the kernel's id of this boot. It is kept after the first success.
 func (s *System) BootID() (string, error) {

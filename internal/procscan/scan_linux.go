@@ -14,13 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds in time. A read of a process's memory waits for a lock of that process, which a
-// driver or a network file system can hold for ever; such a read cannot be interrupted, so
-// it is left behind on a thread of its own.
-const (
-	scanLimit  = 30 * time.Second
-	extraLimit = 2 * time.Second
-)
+// scanLimit bounds a snapshot in time. A read of a process's memory waits for a lock of that
+// process, which a driver or a network file system can hold for ever; such a read cannot be
+// interrupted, so it is left behind on a thread of its own.
+const scanLimit = 30 * time.Second
 
 // vanished says whether an error means that the process has ended: its folder is missing,
 // or a read through a descriptor of it was refused.
@@ -85,8 +82,8 @@ func (s *System) missing(pid int) error {
 // statSize is more than the longest stat line: 52 numbers of 20 digits and a name.
 const statSize = 4096
 
-// readStat reads an open stat file into buf. The kernel writes the whole line in answer to
-// one read, at one moment.
+// readStat reads an open stat file into buf. It must be about pid, unless that is 0. The
+// kernel writes the whole line in answer to one read, at one moment.
 func readStat(fd, pid int, buf []byte) (statLine, []byte, error) {
 	n, err := pread(fd, buf, 0)
 	if err != nil {
@@ -96,7 +93,7 @@ func readStat(fd, pid int, buf []byte) (statLine, []byte, error) {
 		return statLine{}, nil, ErrTooLarge
 	}
 	st, comm, err := parseStat(buf[:n])
-	if err == nil && st.PID != pid {
+	if err == nil && pid != 0 && st.PID != pid {
 		err = fmt.Errorf("%w: it is about process %d", errStat, st.PID)
 	}
 	return st, comm, err
@@ -230,7 +227,10 @@ func (sc *scan) table() error {
 	sc.extras = make([]*extras, 0, len(names))
 	sc.mu.Unlock()
 
-	r := newReader(int(root.Fd()), sc.environ)
+	r, err := sc.sys.newReader(int(root.Fd()), sc.environ)
+	if err != nil {
+		return err
+	}
 	for _, name := range names {
 		p, err := r.process(name)
 		if vanished(err) {
@@ -244,118 +244,4 @@ func (sc *scan) table() error {
 		}
 	}
 	return nil
-}
-
-// parsePID returns the pid that names a folder, or 0.
-func parsePID(name string) int {
-	if name[0] < '1' || name[0] > '9' {
-		return 0
-	}
-	pid, err := strconv.ParseUint(name, 10, 31)
-	if err != nil {
-		return 0
-	}
-	return int(pid)
-}
-
-// reader reads processes one after the other into the same buffers.
-type reader struct {
-	root    int
-	stat    []byte
-	cmdline []byte
-	environ []byte  // nil when environments are not wanted
-	extras  *extras // of the last process
-}
-
-func newReader(root int, environ bool) *reader {
-	r := &reader{root: root, stat: make([]byte, statSize), cmdline: make([]byte, maxCmdline+1)}
-	if environ {
-		r.environ = make([]byte, environSize)
-	}
-	return r
-}
-
-// process reads one process. With an error, a Proc with a pid is what could be read.
-//
-// The open stat file is the pin: it belongs to one process, and when it still answers
-// after all else was read, the pid has been that process's all the time. That takes two
-// system calls less than a descriptor of the folder.
-func (r *reader) process(name string) (Proc, error) {
-	r.extras = nil
-	stat, err := open(r.root, name+"/stat", unix.O_RDONLY)
-	if err != nil {
-		return Proc{}, err
-	}
-	defer unix.Close(stat)
-	n, argsErr := r.args(name)
-	var block []byte
-	var envErr error
-	if r.environ != nil {
-		block, envErr = readEnviron(r.root, name+"/environ", r.environ)
-	}
-	st, comm, err := readStat(stat, parsePID(name), r.stat)
-	if err != nil {
-		return Proc{}, err
-	}
-	if r.environ != nil {
-		if env, err, ok := settleEnviron(block, envErr, st); ok {
-			r.extras = new(extras)
-			r.extras.environ.set(env, err)
-		}
-	}
-	p := st.Proc
-	text := string(append(r.cmdline[:n], comm...))
-	p.Comm = text[n:]
-	if argsErr != nil {
-		// Not wrapped: the process is there, whatever this says.
-		return p, fmt.Errorf("command line: %v", argsErr)
-	}
-	if n > maxCmdline {
-		p.ArgsCut = true
-		n = maxCmdline
-	}
-	var cut bool
-	p.Args, cut = splitArgs(text[:n])
-	p.ArgsCut = p.ArgsCut || cut
-	return p, nil
-}
-
-// args reads a command line into r.cmdline.
-func (r *reader) args(name string) (int, error) {
-	fd, err := open(r.root, name+"/cmdline", unix.O_RDONLY)
-	if err != nil {
-		return 0, err
-	}
-	defer unix.Close(fd)
-	total := 0
-	for total < len(r.cmdline) {
-		n, err := pread(fd, r.cmdline[total:], int64(total))
-		if err != nil {
-			return 0, err
-		}
-		total += n
-		// A read that leaves most of the buffer free has met the end.
-		if n == 0 || total < len(r.cmdline)/2 {
-			break
-		}
-	}
-	return total, nil
-}
-
-func open(dir int, name string, flags int) (int, error) {
-	for {
-		fd, err := unix.Openat(dir, name, flags|unix.O_CLOEXEC, 0)
-		if err != unix.EINTR {
-			return fd, err
-		}
-	}
-}
-
-func pread(fd int, buf []byte, offset int64) (int, error) {
-	for {
-		n, err := unix.Pread(fd, buf, offset)
-		if err != unix.EINTR {
-			return max(n, 0), err
-		}
-	}
 }

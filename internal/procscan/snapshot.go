@@ -167,8 +167,6 @@ func (o *once[T]) get(read func() (T, error)) (T, error) {
 	return o.v, o.err
 }
 
-func (o *once[T]) set(v T, err error) { o.v, o.err, o.done = v, err, true }
-
 // extra finds a process and its extras.
 func (sn *Snapshot) extra(pid int) (Proc, *extras, error) {
 	i, ok := sn.index(pid)

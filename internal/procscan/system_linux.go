@@ -14,6 +14,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// machine says whether the root is the machine's own /proc.
+func (s *System) machine() bool { return s.root == defaultRoot }
+
+func (s *System) path(name string) string { return s.root + "/" + name }
+
+// name of a process's folder: a number, or self for 0.
+func pidName(pid int) string {
+	if pid == 0 {
+		return "self"
+	}
+	return strconv.Itoa(pid)
+}
+
+// pidError says which process an error is about.
+func pidError(pid int, err error) error {
+	return fmt.Errorf("process %s: %w", pidName(pid), err)
+}
+
 // realProc says whether a proc file system is mounted at the root.
 func (s *System) realProc() (bool, error) {
 	var st unix.Statfs_t
@@ -155,12 +173,25 @@ func (s *System) PIDNamespace(pid int) (uint64, error) {
 	}
 	err := s.ownNamespace()
 	if errors.Is(err, errForeign) {
-		return s.namespace(1, "pid") // the first process of the mount's namespace
+		return s.foreignNamespace()
 	}
 	if err != nil {
 		return 0, err
 	}
 	return s.namespace(0, "pid")
+}
+
+// foreignNamespace returns the namespace of the mount's first process; or, where that may
+// not be looked at, of the kernel's threads, if the mount shows any.
+func (s *System) foreignNamespace() (uint64, error) {
+	ns, err := s.namespace(1, "pid")
+	if err == nil {
+		return ns, nil
+	}
+	if p, statErr := s.Stat(2); statErr == nil && p.Kernel {
+		return s.namespace(2, "pid")
+	}
+	return 0, err
 }
 
 // TimeNamespace returns the inode of the time namespace of a process, or of this process
@@ -211,33 +242,26 @@ func (s *System) namespaceError(pid int, kind string, err error) error {
 var errForeign = errors.New("the proc mount belongs to another pid namespace")
 
 // ownNamespace returns nil when pids read through the mount are pids of this process's own
-// namespace. NSpid lists one pid for each namespace from the mount's down to ours.
+// namespace. NSpid lists one pid for each namespace from the mount's down to ours. A tree
+// of files is taken for one of ours.
 func (s *System) ownNamespace() error {
-	text, err := s.statusField("self", "NSpid")
-	switch {
-	case err != nil:
+	if real, err := s.realProc(); err != nil || !real {
 		return err
-	case text == "":
-		// A kernel before 4.1 or a tree of files: there the number has to decide.
-		if pid, err := s.SelfPID(); err != nil || s.machine() && pid != os.Getpid() {
-			return errForeign
-		}
-	case len(strings.Fields(text)) > 1:
+	}
+	b, err := os.ReadFile(s.path("self/status"))
+	if vanished(err) {
+		return errForeign // the mount has no name for us
+	}
+	if err != nil {
+		return err
+	}
+	if pids := strings.Fields(fieldOf(string(b), "NSpid")); len(pids) != 1 {
 		return errForeign
 	}
 	return nil
 }
 
-// statusField returns the text of one line of a process's status file, or "" if there is no such
-// line.
-func (s *System) statusField(process, field string) (string, error) {
-	b, err := os.ReadFile(s.path(process + "/status"))
-	if err != nil {
-		return "", err
-	}
-	return fieldOf(string(b), field), nil
-}
-
+// fieldOf returns the text of one line of a status file, or "" if there is no such line.
 func fieldOf(status, field string) string {
 	for line := range strings.Lines(status) {
 		if text, ok := strings.CutPrefix(line, field+":"); ok {

@@ -49,7 +49,7 @@ func Builtin() Table {
 
 			Resume: []string{"resume", "{id}"}, Latest: []string{"resume", "--last"},
 			IDFlags:    []IDFlag{{"--last", NoValue}},
-			IDCommands: [][]string{{"resume"}, {"fork"}, {"exec", "resume"}},
+			IDCommands: [][]string{{"exec", "resume"}, {"resume"}, {"fork"}},
 		},
 		{
 			Name:  "gemini",

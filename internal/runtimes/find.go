@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -119,7 +120,7 @@ func (q query) names(dir string) []string {
 	if !q.spend(1) {
 		return nil
 	}
-	f, err := os.Open(dir)
+	f, err := openDir(dir)
 	if err != nil {
 		q.fail(err)
 		return nil
@@ -130,8 +131,7 @@ func (q query) names(dir string) []string {
 		some, err := f.Readdirnames(1024)
 		names = append(names, some...)
 		if !q.spend(len(some)) || err != nil || len(some) == 0 {
-			// At the end of a folder err is io.EOF, which is no failure.
-			if err != nil && len(some) == 0 && !isEOF(err) {
+			if err != io.EOF {
 				q.fail(err)
 			}
 			slices.Sort(names)
@@ -139,6 +139,19 @@ func (q query) names(dir string) []string {
 			return names
 		}
 	}
+}
+
+// openDir opens a folder for listing. A FIFO in its place would keep an open
+// waiting for its writer.
+func openDir(dir string) (*os.File, error) {
+	fi, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !fi.IsDir() {
+		return nil, &fs.PathError{Op: "open", Path: dir, Err: syscall.ENOTDIR}
+	}
+	return os.Open(dir)
 }
 
 // has reports whether path is a regular file. Anything else under that name is

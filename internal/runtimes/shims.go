@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -21,10 +22,16 @@ func FromShims(dir, shim string) (Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shim: %w", err)
 	}
-	entries, err := os.ReadDir(dir)
+	d, err := openDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("shim folder: %w", err)
 	}
+	defer d.Close()
+	entries, err := d.ReadDir(-1)
+	if err != nil {
+		return nil, fmt.Errorf("shim folder: %w", err)
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	builtin := Builtin()
 	var t Table
 	for _, e := range entries {

@@ -3,14 +3,11 @@ package runtimes
 import (
 	"context"
 	"errors"
-	"io"
 	"path/filepath"
 	"strings"
 
 	"github.com/sessionledger/ledger/internal/transcript"
 )
-
-func isEOF(err error) bool { return errors.Is(err, io.EOF) }
 
 // findClaude looks at projects/<folder>/<id>.jsonl.
 func findClaude(_ context.Context, q query) (string, error) {

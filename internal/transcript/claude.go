@@ -15,7 +15,7 @@ func readClaude(info *Info, w window, path string) {
 	if id := stem(path); isUUID(id) {
 		info.ID = id
 	}
-	if under(path, "subagents") {
+	if isSubagents(path) {
 		info.Subagent = Yes
 	}
 	first := ""

@@ -13,7 +13,7 @@ func readCursor(info *Info, w window, path string) {
 	if id := stem(path); isUUID(id) {
 		info.ID = id
 	}
-	if under(path, "subagents") {
+	if isSubagents(path) {
 		info.Subagent = Yes
 	}
 	if filepath.Ext(path) == ".jsonl" {

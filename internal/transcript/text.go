@@ -135,7 +135,7 @@ func (b block) activity() string {
 var injected = []string{
 	"<command-name>", "<command-message>", "<command-args>",
 	"<local-command-", "<bash-", "<session-start-hook>", "<user-prompt-submit-hook>",
-	"<system-reminder>", "<ide_", "<task-notification>",
+	"<system-reminder>", "<ide_", "<task-notification>", "[Request interrupted by user",
 	"<environment_context>", "<user_instructions>", "<permissions instructions>",
 	"<turn_aborted>", "# AGENTS.md instructions", "<session_context>",
 }

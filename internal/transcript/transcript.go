@@ -177,12 +177,9 @@ func isUUID(s string) bool {
 	return true
 }
 
-// under reports whether one of path's directories has that name.
-func under(path, name string) bool {
-	for _, el := range strings.Split(filepath.ToSlash(filepath.Dir(path)), "/") {
-		if el == name {
-			return true
-		}
-	}
-	return false
+// isSubagents reports whether path lies in a folder of subagents' files: right
+// in it or one below. A folder of that name further up is somebody's own.
+func isSubagents(path string) bool {
+	dir := filepath.Dir(path)
+	return filepath.Base(dir) == "subagents" || filepath.Base(filepath.Dir(dir)) == "subagents"
 }

@@ -129,6 +129,7 @@ func TestClaude(t *testing.T) {
 			user + `"<command-message>init</command-message>"}}`,
 			user + `"<local-command-stdout>ok</local-command-stdout>"}}`,
 			user + `"<session-start-hook>context</session-start-hook>"}}`,
+			user + `[{"type":"text","text":"[Request interrupted by user]"}]}}`,
 			user + `[{"type":"tool_result","content":"output"},{"type":"text","text":"beside a result"}]}}`,
 			`{"type":"user","isCompactSummary":true,"message":{"content":"This session is being continued"}}`,
 			ask, run}, want: base},
@@ -164,6 +165,10 @@ func TestClaude(t *testing.T) {
 	}
 	fileCase{name: "a file in a subagents folder", file: idA + "/subagents/agent-1.jsonl", format: Claude,
 		lines: []string{ask, run}, want: with(func(s *said) { s.Subagent = Yes })}.run(t)
+	fileCase{name: "below a subagents folder", file: idA + "/subagents/flow/agent-1.jsonl", format: Claude,
+		lines: []string{ask, run}, want: with(func(s *said) { s.Subagent = Yes })}.run(t)
+	fileCase{name: "a person's folder of that name", file: "subagents/.claude/projects/-w/" + file, format: Claude,
+		lines: []string{ask, run}, want: base}.run(t)
 	fileCase{name: "a name that is no id", file: "log.jsonl", format: Claude, lines: []string{ask, run}, want: base}.run(t)
 }
 

@@ -1,0 +1,111 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"github.com/sessionledger/ledger/tmux"
+)
+
+// AttachOptions say how a session is reopened. The zero value is the default.
+type AttachOptions struct {
+	Launch LaunchOptions // for a session that has to be resumed: what its new row records
+}
+
+// Attach reopens a session in this process's terminal, and returns when the person leaves
+// it again: one that runs in tmux is attached to; an orphaned one is resumed, by its own
+// conversation, as a new row that says so.
+//
+// The error is [ErrIllegal] for a session that is over or runs in a terminal of its own,
+// [ErrUnknown] where its state could not be found out, or that of [ResumeCommand].
+func (h *Host) Attach(ctx context.Context, id string, opts AttachOptions) error {
+	e, err := h.Reopen(ctx, id, opts)
+	if err != nil {
+		return err
+	}
+	c, err := AttachCommand(e)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
+	cmd.Env = c.environ(os.Environ())
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("ledger: attach %q: %w", e.LedgerID, err)
+	}
+	return nil
+}
+
+// Reopen makes sure that the session runs where it can be attached to, and returns the row
+// that it then has: its own, or that of a resumed one.
+func (h *Host) Reopen(ctx context.Context, id string, opts AttachOptions) (Entry, error) {
+	sess, err := h.Store.Session(ctx, id, &ClassifyOptions{CPUSample: -1})
+	if err != nil {
+		return Entry{}, err
+	}
+	e, st := sess.Entry, sess.Status
+	switch {
+	case !e.IsOpen():
+		return e, fmt.Errorf("ledger: attach %q: %w: it is over", id, ErrIllegal)
+	case st.State == LivenessOrphaned:
+		return h.resume(ctx, e, opts)
+	case !st.State.alive():
+		return e, fmt.Errorf("ledger: attach %q: %w: %s", id, orErr(st.State == LivenessUnknown, ErrUnknown, ErrIllegal), st.Reason)
+	case e.Mux.Kind == "" && e.TTY != "":
+		return e, fmt.Errorf("ledger: attach %q: %w: it runs in a terminal of its own, %s", id, ErrIllegal, e.TTY)
+	case st.Mux != MuxAttached && st.Mux != MuxDetached:
+		return e, fmt.Errorf("ledger: attach %q: %w: it runs, and nothing shows it", id, ErrIllegal)
+	}
+	return e, nil
+}
+
+func orErr(cond bool, yes, no error) error {
+	if cond {
+		return yes
+	}
+	return no
+}
+
+// resume starts an orphaned session's conversation as a session of its own.
+func (h *Host) resume(ctx context.Context, e Entry, opts AttachOptions) (Entry, error) {
+	c, err := ResumeCommand(ctx, h.Store, e)
+	if err != nil {
+		return e, err
+	}
+	o := opts.Launch
+	o.Runtime, o.Argv, o.Dir, o.SessionID, o.ResumedFrom = e.Runtime, c.Argv, c.Dir, "", e.LedgerID
+	if o.Env == nil {
+		o.Env = os.Environ()
+	}
+	o.Env = c.environ(o.Env)
+	next, err := h.Launch(ctx, o)
+	if err != nil {
+		return next, err
+	}
+	// The lost session gives its conversation up, and the new one takes it: two writes, in
+	// this order each safe to be the last.
+	bound, err := h.Store.bindConversation(ctx, next, conversation{id: e.SessionID, path: e.TranscriptPath, source: fromLaunch})
+	if err != nil && !errors.Is(err, ErrConversationHeld) {
+		return next, err
+	}
+	return bound, nil
+}
+
+// AttachCommand is what a terminal runs to show a session that is in a multiplexer. It asks
+// nothing and starts nothing.
+func AttachCommand(e Entry) (Command, error) {
+	switch {
+	case e.Mux.Kind == MuxTmux && e.Mux.Socket != "" && e.Mux.Target != "":
+		argv, err := tmux.Server{Socket: e.Mux.Socket}.AttachArgs(e.Mux.Target)
+		if err != nil {
+			return Command{}, fmt.Errorf("ledger: attach %q: %w", e.LedgerID, err)
+		}
+		return Command{Argv: argv, Dir: e.Cwd, Unset: []string{"TMUX", "TMUX_PANE"}}, nil
+	case e.Mux.Kind == MuxDtach && e.Mux.Socket != "":
+		return Command{Argv: []string{"dtach", "-a", e.Mux.Socket}, Dir: e.Cwd}, nil
+	}
+	return Command{}, fmt.Errorf("ledger: attach %q: %w: it is in no multiplexer that is known", e.LedgerID, ErrIllegal)
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sessionledger/ledger"
+)
+
+// result is what the verbs that act on sessions print for each.
+type result struct {
+	ID      string `json:"id"`
+	Outcome string `json:"outcome"`
+	Error   string `json:"error,omitempty"`
+}
+
+func kill(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error {
+	all := flags.Bool("all", false, "all open sessions")
+	force := flags.Bool("force", false, "also while another operation is in flight")
+	return func(args []string) error {
+		return a.act(ctx, args, *all, func(h *ledger.Host, id string) error {
+			done, err := h.Kill(ctx, id, ledger.KillOptions{Force: *force})
+			for _, p := range done.Near {
+				fmt.Fprintf(a.stderr, "left alone, in the session's folder: process %d\n", p.PID)
+			}
+			return err
+		})
+	}
+}
+
+// act does one thing to each of the named sessions, goes on after a failure and reports
+// each. Its error is the only session's, or that some failed.
+func (a *app) act(ctx context.Context, args []string, all bool, do func(h *ledger.Host, id string) error) error {
+	if all == (len(args) > 0) {
+		return fmt.Errorf("%w: give ids, or -all", errUsage)
+	}
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	ids := slices.Clone(args)
+	if all {
+		for e, err := range s.OpenEntries(ctx) {
+			var damaged *ledger.DamagedError
+			if err != nil && !errors.As(err, &damaged) {
+				return err
+			}
+			if err == nil {
+				ids = append(ids, e.LedgerID)
+			}
+		}
+	}
+	h := &ledger.Host{Store: s}
+	failed := 0
+	for _, id := range ids {
+		e, err := a.one(ctx, s, []string{id})
+		if err == nil {
+			id = e.LedgerID
+			err = do(h, id)
+		}
+		if err != nil {
+			failed++
+		}
+		if reportErr := a.report(id, err, len(ids) > 1 || a.json); reportErr != nil {
+			return reportErr
+		}
+		if err != nil && len(ids) == 1 {
+			return err
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d sessions failed", failed, len(ids))
+	}
+	return nil
+}
+
+// report says what became of one session. A single failure is reported by the exit alone.
+func (a *app) report(id string, err error, always bool) error {
+	r := result{ID: id, Outcome: ledger.OutcomeOf(err)}
+	if err != nil {
+		r.Error = plain(err.Error())
+	}
+	switch {
+	case a.json:
+		return a.line(r)
+	case err == nil:
+		fmt.Fprintln(a.stdout, plain(id)+": "+r.Outcome)
+	case always:
+		fmt.Fprintln(a.stdout, plain(id)+": "+r.Outcome+": "+r.Error)
+	}
+	return nil
+}
+
+func reconcile(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error {
+	grace := flags.Duration("grace", time.Minute, "least age of a dead owner's lease")
+	return func(args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("%w: reconcile takes no arguments", errUsage)
+		}
+		s, err := a.open()
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		h := &ledger.Host{Store: s}
+		settled, err := h.Reconcile(ctx, "", ledger.ReconcileOptions{Grace: graceOf(*grace)})
+		if err != nil {
+			return err
+		}
+		var rows [][]cell
+		for _, r := range settled {
+			if a.json {
+				if err := a.line(r); err != nil {
+					return err
+				}
+			}
+			rows = append(rows, []cell{{plain(r.ID), ""}, {r.Action, ""}, {r.Outcome, ""}, {plain(r.Error), ""}})
+		}
+		if a.json {
+			return nil
+		}
+		if len(rows) == 0 {
+			fmt.Fprintln(a.stdout, "Nothing is in mid-operation.")
+			return nil
+		}
+		a.table(a.stdout, []string{"ID", "ACTION", "OUTCOME", "WHY"}, rows)
+		return nil
+	}
+}
+
+// graceOf maps a flag to the library's option, in which 0 is the default.
+func graceOf(d time.Duration) time.Duration {
+	if d <= 0 {
+		return -1
+	}
+	return d
+}

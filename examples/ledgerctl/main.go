@@ -1,0 +1,165 @@
+// Ledgerctl shows how the parts of package ledger are wired together, in one small
+// binary: every command is a screenful that can be copied.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/sessionledger/ledger"
+)
+
+func main() {
+	if os.Getenv(demoAgentEnv) != "" {
+		if err := demoAgent(os.Args, os.Stdin); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(exitFailed)
+		}
+		return
+	}
+	// A second interrupt kills at once: the ledger loses nothing by that.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if isShim(os.Args[0]) {
+		os.Exit(shim(ctx, newApp(os.Stdin, os.Stdout, os.Stderr), os.Args))
+	}
+	os.Exit(run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr))
+}
+
+func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
+	return &app{stdin: stdin, stdout: stdout, stderr: stderr, color: isTerminal(stdout) && os.Getenv("NO_COLOR") == ""}
+}
+
+// app is what all commands share.
+type app struct {
+	dir   string
+	shims string
+	json  bool
+
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	color          bool
+}
+
+// command is one verb. Its function gets the arguments after the flags.
+type command struct {
+	name, args, does string
+	run              func(ctx context.Context, a *app, flags *flag.FlagSet) func(args []string) error
+}
+
+func commands() []command {
+	return []command{
+		{"demo", "", "tell the whole story on a scratch ledger, in under a minute", demo},
+		{"list", "", "show the open sessions", list},
+		{"show", "ID", "show everything about one session", show},
+		{"run", "CMD [ARGUMENTS]", "launch an agent with a birth record", launch},
+		{"attach", "ID", "reopen a session in this terminal", attach},
+		{"enrol", "", "adopt a running process: -runtime NAME -pid N", enrol},
+		{"hook", "RUNTIME", "take an agent's hook payload on standard input; silent, always exit 0", hook},
+		{"kill", "ID…", "end sessions for good, and keep their work", kill},
+		{"rescue", "ID", "keep the uncommitted work of a dead session", rescue},
+		{"rescues", "[REPO]", "list the rescued work of a repository", rescues},
+		{"sweep", "", "make the ledger true: enrol, rescue, close, settle, file", sweep},
+		{"reap", "", "end what hosting left behind", reap},
+		{"reconcile", "", "settle what a dead coordinator left half done", reconcile},
+		{"watch", "", "show changes and exits as they happen", watch},
+		{"doctor", "", "say what is wrong, and mend it where asked to", doctor},
+	}
+}
+
+var errUsage = errors.New("usage")
+
+// run is main without the process: it returns the exit status.
+func run(ctx context.Context, argv []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := newApp(stdin, stdout, stderr)
+	global := a.flags("ledgerctl", func(w io.Writer) {
+		fmt.Fprint(w, "Usage: ledgerctl [-dir DIR] [-shims DIR] [-json] COMMAND [ARGUMENTS]\n\n")
+		for _, c := range commands() {
+			fmt.Fprintf(w, "  %-22s %s\n", strings.TrimSpace(c.name+" "+c.args), c.does)
+		}
+		fmt.Fprint(w, "\nEach command explains itself with -h.\n")
+	})
+	if err := global.Parse(argv[1:]); err != nil {
+		return a.exit(err)
+	}
+	args := global.Args()
+	if len(args) == 0 {
+		global.Usage()
+		return exitUsage
+	}
+	i := slices.IndexFunc(commands(), func(c command) bool { return c.name == args[0] })
+	if i < 0 {
+		return a.exit(fmt.Errorf("%w: there is no command %q; ledgerctl -h lists them", errUsage, args[0]))
+	}
+	c := commands()[i]
+	flags := a.flags(c.name, nil)
+	do := c.run(ctx, a, flags)
+	flags.Usage = func() {
+		fmt.Fprintf(stderr, "Usage: ledgerctl %s\n\n%s.\n\n", strings.TrimSpace(c.name+" [FLAGS] "+c.args), strings.ToUpper(c.does[:1])+c.does[1:])
+		flags.PrintDefaults()
+	}
+	if err := flags.Parse(args[1:]); err != nil {
+		return a.exit(err)
+	}
+	return a.exit(do(flags.Args()))
+}
+
+// flags returns a flag set with the global flags, which are taken before the command and
+// after it.
+func (a *app) flags(name string, usage func(io.Writer)) *flag.FlagSet {
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	fs.SetOutput(a.stderr)
+	if usage != nil {
+		fs.Usage = func() { usage(a.stderr); fs.PrintDefaults() }
+	}
+	fs.StringVar(&a.dir, "dir", a.dir, "the ledger's `folder` (default $AGENT_SESSIONS_DIR, or agent-sessions in the state folder)")
+	fs.StringVar(&a.shims, "shims", a.shims, "take the runtimes from the links in this `folder` (default $AGENT_LEDGER_SHIMS)")
+	fs.BoolVar(&a.json, "json", a.json, "print JSON, one object a line, and nothing else")
+	return fs
+}
+
+// open opens the ledger as the global flags say.
+func (a *app) open() (*ledger.Store, error) {
+	opts := &ledger.Options{}
+	shims := a.shims
+	if shims == "" {
+		shims = os.Getenv("AGENT_LEDGER_SHIMS")
+	}
+	if shims != "" {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		if opts.Runtimes, err = ledger.RuntimesFromShims(shims, self); err != nil {
+			return nil, err
+		}
+	}
+	return ledger.Open(a.dir, opts)
+}
+
+// one finds the session that the arguments name.
+func (a *app) one(ctx context.Context, s *ledger.Store, args []string) (ledger.Entry, error) {
+	if len(args) != 1 || args[0] == "" {
+		return ledger.Entry{}, fmt.Errorf("%w: give one id, or the beginning of one", errUsage)
+	}
+	return s.Find(ctx, ledger.Query{Prefix: args[0]})
+}
+
+// isTerminal asks without a dependency: a character device that is not /dev/null.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && filepath.Clean(f.Name()) != os.DevNull
+}

@@ -1,0 +1,145 @@
+package settings
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+
+	"github.com/sessionledger/ledger/internal/durable"
+	"github.com/sessionledger/ledger/internal/transcript"
+)
+
+// A file is a settings file as it was read.
+type file struct {
+	target string // path with all links followed
+	exists bool
+	text   []byte
+	info   fs.FileInfo
+}
+
+// read reads the file that a path leads to. One that is not there has no text.
+func read(path string) (file, error) {
+	target, err := follow(path)
+	if err != nil {
+		return file{}, err
+	}
+	f, info, err := transcript.Open(target)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return file{target: target}, nil
+	case errors.Is(err, transcript.ErrNotRegular):
+		return file{}, &fs.PathError{Op: "open", Path: path, Err: ErrNotRegular}
+	case err != nil:
+		return file{}, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
+	if err == nil && len(text) > MaxFile {
+		err = ErrTooLarge
+	}
+	if err != nil {
+		return file{}, &fs.PathError{Op: "read", Path: path, Err: err}
+	}
+	return file{target: target, exists: true, text: text, info: info}, nil
+}
+
+// maxLinks is how many links a path may lead through.
+const maxLinks = 40
+
+// follow returns the name that a path leads to, also where nothing has it yet:
+// a link can be there before its target.
+func follow(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	for range maxLinks {
+		dir, base := filepath.Split(path)
+		real, err := filepath.EvalSymlinks(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			return path, nil
+		} else if err != nil {
+			return "", err
+		}
+		// Not joined: that would take "link/.." for nothing.
+		path = real + string(filepath.Separator) + base
+		info, err := os.Lstat(path)
+		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			return filepath.Clean(path), nil
+		}
+		to, err := os.Readlink(path)
+		if err != nil {
+			return "", err
+		}
+		if !filepath.IsAbs(to) {
+			to = real + string(filepath.Separator) + to
+		}
+		path = to
+	}
+	return "", &fs.PathError{Op: "open", Path: path, Err: errors.New("too many links")}
+}
+
+// same reports whether the file is as it was.
+func (f file) same(g file) bool {
+	return f.target == g.target && f.exists == g.exists && bytes.Equal(f.text, g.text)
+}
+
+// replace publishes the new text, with the old file's mode and owner. Of a file
+// that was not there it fails with fs.ErrExist where it is there now.
+func (f file) replace(text []byte) error {
+	d, err := durable.OpenDir(filepath.Dir(f.target))
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	tag, name := fmt.Sprintf("settings-%x", rand.Uint64()), filepath.Base(f.target)
+	if !f.exists {
+		return d.Create(tag, name, text, true)
+	}
+	s, err := d.Stage(tag, name, text, false)
+	if err != nil {
+		return err
+	}
+	defer s.Discard()
+	if err := f.dress(d, tag); err != nil {
+		return err
+	}
+	if err := s.Replace(); err != nil {
+		return err
+	}
+	return d.Sync(s)
+}
+
+// dress gives a staged file the mode and owner of the old one and makes it
+// durable. It is done before the file has its name: who reads it then may read
+// it now.
+func (f file) dress(d *durable.Dir, tag string) error {
+	temps, err := d.Temps()
+	if err != nil {
+		return err
+	}
+	for _, t := range temps {
+		if t.Tag != tag {
+			continue
+		}
+		w, err := os.OpenFile(filepath.Join(d.Path(), t.Name), os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		if err := own(w, f.info); err != nil {
+			return err
+		}
+		// After the owner, a change of which clears bits.
+		if err := w.Chmod(f.info.Mode().Perm()); err != nil {
+			return err
+		}
+		return w.Sync()
+	}
+	return &fs.PathError{Op: "stage", Path: f.target, Err: fs.ErrNotExist}
+}

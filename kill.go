@@ -1,0 +1,166 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// KillOptions say how a session is killed. The zero value is the default.
+type KillOptions struct {
+	Reason string // recorded as the session's end; "": killed
+	Force  bool   // take a lease that another operation holds: only for a person's own kill
+	End    EndOptions
+}
+
+// Killed says what a [Host.Kill] did.
+type Killed struct {
+	Entry Entry
+	// Near are processes of no session that still sit in the session's folder. They are
+	// reported and never touched.
+	Near []ProcessID
+}
+
+// Kill finishes a session for good. The tombstone comes first and outlives every failure:
+// from then on nothing restores the session, and a later reconcile finishes what was
+// interrupted. Then its processes are ended by identity (HUP, TERM, KILL, each with a
+// bounded wait), those too that carry the session's id without being a session of their
+// own; its uncommitted work is rescued; and the row is finished, on proof alone.
+//
+// The error is [ErrLeaseHeld] while another operation is in flight (see Force),
+// [ErrIllegal] for a session that is over, or [ErrUnknown] where the end of a process
+// could not be made sure of: the row then stays, tombstoned.
+func (h *Host) Kill(ctx context.Context, id string, opts KillOptions) (Killed, error) {
+	e, _, err := h.Store.Apply(ctx, id, IntendKill())
+	if err != nil {
+		return Killed{Entry: e}, err
+	}
+	e, release, err := h.begin(ctx, id, BeginKill)
+	if errors.Is(err, ErrLeaseHeld) && opts.Force {
+		e, release, err = h.seize(ctx, id)
+	}
+	if err != nil {
+		return Killed{Entry: e}, err
+	}
+	defer release()
+	return h.kill(ctx, e, opts)
+}
+
+// kill carries out a kill whose lease this process holds.
+func (h *Host) kill(ctx context.Context, e Entry, opts KillOptions) (Killed, error) {
+	nonce := e.Lease.Nonce
+	done := Killed{Entry: e}
+	if err := h.Store.procs.end(ctx, func() ([]ProcessID, error) { return h.Store.processesOf(ctx, &e) }, opts.End); err != nil {
+		return done, h.abortKill(ctx, &done, err)
+	}
+	done.Near = h.Store.near(ctx, &e)
+	if err := h.rescueBeforeEnd(ctx, &e); err != nil {
+		return done, h.abortKill(ctx, &done, err)
+	}
+	commit := CommitKill(nonce)
+	commit.Reason = opts.Reason
+	after, err := h.Store.applyOnceSeen(ctx, e.LedgerID, commit)
+	if err != nil && !isUnsynced(err) {
+		return done, h.abortKill(ctx, &done, err)
+	}
+	done.Entry = after
+	return done, err
+}
+
+// applyOnceSeen applies an event whose guards may have to look twice: a process that is just
+// starting another program hides its environment for some milliseconds.
+func (s *Store) applyOnceSeen(ctx context.Context, id string, ev Event) (Entry, error) {
+	const tries, pause = 20, 100 * time.Millisecond
+	for try := 1; ; try++ {
+		e, _, err := s.Apply(ctx, id, ev)
+		if !errors.Is(err, ErrUnknown) || try == tries {
+			return e, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return e, err
+		}
+	}
+}
+
+// abortKill ends the operation and keeps the tombstone. It returns why.
+func (h *Host) abortKill(ctx context.Context, done *Killed, why error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWait)
+	defer cancel()
+	e, _, err := h.Store.Apply(ctx, done.Entry.LedgerID, AbortKill(done.Entry.Lease.Nonce))
+	if err != nil {
+		return errors.Join(why, err)
+	}
+	done.Entry = e
+	return why
+}
+
+// seize takes the lease of whatever is in flight, for a person's kill, and turns it into
+// a kill: what the other operation had begun is settled as its table says.
+func (h *Host) seize(ctx context.Context, id string) (Entry, func(), error) {
+	self, err := h.Store.procs.self()
+	if err != nil {
+		return Entry{}, nil, fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	e, _, err := h.Store.Apply(ctx, id, ForceTakeOver(self))
+	if err != nil {
+		return e, nil, err
+	}
+	if e.Lease.Op == OpKill {
+		return e, func() { h.release(ctx, id, e.Lease.Nonce) }, nil
+	}
+	// The waits of a reconcile are for owners that may come back; this one was sent away.
+	_, err = h.reconcileRow(ctx, id, ReconcileOptions{nonce: e.Lease.Nonce, Grace: -1, AckGrace: -1})
+	h.release(ctx, id, e.Lease.Nonce)
+	if err != nil {
+		return e, nil, err
+	}
+	return h.begin(ctx, id, BeginKill)
+}
+
+// processesOf lists the processes that end with a session: its recorded and its launched
+// one, and whatever carries its id or its attempt, but sessions with a row of their own
+// and this very process. An environment that cannot be read hides a process that is not
+// the session's: what proves its end is asked separately.
+func (s *Store) processesOf(ctx context.Context, e *Entry) ([]ProcessID, error) {
+	p, err := s.newPass(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := []ProcessID{e.Process()}
+	if e.Restore != nil {
+		list = append(list, e.Restore.Launched)
+	}
+	carriers, _ := p.carrying(envID, e.LedgerID)
+	if e.Lease != nil {
+		bearers, _ := p.carrying(envAttempt, e.Lease.Attempt)
+		carriers = append(carriers, bearers...)
+	}
+	for _, c := range carriers {
+		q, ok := p.snap.Get(c.PID)
+		if !ok || c.PID == os.Getpid() || isTmuxServer(q) {
+			continue // a server may hold a person's other sessions; what it runs for this one is listed
+		}
+		if s.claimedByOther(e, processClaim(c)) == No {
+			list = append(list, c)
+		}
+	}
+	return list, nil
+}
+
+// near lists the processes that still sit in the session's folder.
+func (s *Store) near(ctx context.Context, e *Entry) (near []ProcessID) {
+	p, err := s.newPass(ctx)
+	if err != nil || e.Cwd == "" {
+		return nil
+	}
+	for q := range p.snap.All() {
+		if cwd, err := p.snap.Cwd(q.PID); err == nil && cwd == e.Cwd && !q.Gone() && q.PID != os.Getpid() {
+			near = append(near, p.identity(q))
+		}
+	}
+	return near
+}

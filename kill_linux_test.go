@@ -1,0 +1,270 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// quick ends processes without the patience that people's agents get.
+var quick = EndOptions{Hangup: 50 * time.Millisecond, Term: 50 * time.Millisecond, Kill: 20 * time.Second}
+
+// agentRow enrols a shell that runs script as a claude session, and waits for its word.
+func agentRow(t *testing.T, s *Store, dir, script string) (Entry, *exec.Cmd) {
+	t.Helper()
+	ready := filepath.Join(t.TempDir(), "ready")
+	cmd := exec.Command("sh", "-c", script+"\n: > "+ready+"\nwhile :; do sleep 1; done")
+	cmd.Args[0] = "claude"
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); cmd.Wait() })
+	await(t, "the agent is ready", func() bool { return fileExists(ready) })
+	e, _, err := s.Enrol(context.Background(), cmd.Process.Pid, &EnrolOptions{Runtime: "claude"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, cmd
+}
+
+func fileExists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func TestKillEndsEvenAnAgentThatIgnoresSignals(t *testing.T) {
+	for name, script := range map[string]string{
+		"plain":                 "",
+		"ignores HUP and TERM":  "trap '' HUP TERM",
+		"ignores all but KILL":  "trap '' HUP TERM INT QUIT USR1 USR2",
+		"is stopped while told": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t, nil)
+			e, cmd := agentRow(t, s, t.TempDir(), script)
+			if strings.Contains(name, "stopped") {
+				if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+			}
+			go cmd.Wait() // a zombie is gone for the ledger, but not for the test's own eyes
+			done, err := (&Host{Store: s}).Kill(context.Background(), e.LedgerID, KillOptions{End: quick})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := done.Entry; got.Phase != PhaseFinished || got.Lease != nil || got.FinishReason != "killed" || got.KillIntentAt.IsZero() {
+				t.Errorf("%+v", got)
+			}
+			if v := s.procs.verdict(e.Process()); v != Gone {
+				t.Errorf("its process is %s", v)
+			}
+		})
+	}
+}
+
+// TestKillEndsWhatCarriesTheId has a child that left the agent's tree, and one that only
+// sits in its folder: the first goes, the second is reported and stays.
+func TestKillEndsWhatCarriesTheId(t *testing.T) {
+	s := newStore(t, nil)
+	dir := t.TempDir()
+	id, err := NewID("claude", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stray := startShell(t, dir, envID+"="+id)
+	near := startShell(t, dir)
+	agent := startShell(t, dir, envID+"="+id)
+	p, err := s.procs.identify(agent.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := s.Create(context.Background(), Entry{LedgerID: id, Runtime: "claude", Cwd: dir}, Enrol(p, Location{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, err := (&Host{Store: s}).Kill(context.Background(), e.LedgerID, KillOptions{End: quick, Reason: "enough"})
+	if err != nil || done.Entry.FinishReason != "enough" {
+		t.Fatalf("%v %+v", err, done.Entry)
+	}
+	for name, cmd := range map[string]*exec.Cmd{"agent": agent, "stray": stray} {
+		if err := cmd.Wait(); err == nil {
+			t.Errorf("%s: it ended by itself", name)
+		}
+	}
+	if st, err := s.procs.sys.Stat(near.Process.Pid); err != nil || st.Gone() {
+		t.Errorf("a bystander was hit: %v", err)
+	}
+	if len(done.Near) != 1 || done.Near[0].PID != near.Process.Pid {
+		t.Errorf("near %+v, want %d", done.Near, near.Process.Pid)
+	}
+}
+
+// startShell starts a shell that waits.
+func startShell(t *testing.T, dir string, env ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	cmd.Dir = dir
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	await(t, "the program runs", func() bool {
+		p, err := newTable("").sys.Chain(cmd.Process.Pid)
+		if err != nil {
+			return false
+		}
+		q, ok := p.Get(cmd.Process.Pid)
+		return ok && len(q.Args) > 0 && q.Args[0] == "sleep"
+	})
+	return cmd
+}
+
+// TestKillNeverSignalsAStranger has a row whose pid was re-used: the stranger lives.
+func TestKillNeverSignalsAStranger(t *testing.T) {
+	s := newStore(t, nil)
+	stranger := startShell(t, t.TempDir())
+	p, err := s.procs.identify(stranger.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := p
+	old.StartTicks--
+	ticks := old.StartTicks
+	putEntry(t, s, Entry{SchemaVersion: 1, LedgerID: "claude-1", Runtime: "claude", Phase: PhaseLive,
+		HostID: old.HostID, BootID: old.BootID, PIDNamespace: old.PIDNamespace, PID: old.PID, PIDStartTicks: &ticks})
+	done, err := (&Host{Store: s}).Kill(context.Background(), "claude-1", KillOptions{End: quick})
+	if err != nil || done.Entry.Phase != PhaseFinished {
+		t.Fatalf("%v %+v", err, done.Entry)
+	}
+	if st, err := s.procs.sys.Stat(stranger.Process.Pid); err != nil || st.Gone() {
+		t.Errorf("the stranger is gone: %v", err)
+	}
+}
+
+// putEntry writes a row as another program could have left it.
+func putEntry(t *testing.T, s *Store, e Entry) {
+	t.Helper()
+	data, err := encodeEntry(&e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := s.dir(dirSessions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Replace("test", e.LedgerID+rowExtension, data, false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestKillRescuesFirst(t *testing.T) {
+	s := newStore(t, nil)
+	repo := gitRepo(t)
+	e, cmd := agentRow(t, s, repo, "echo work > work.txt")
+	go cmd.Wait()
+	done, err := (&Host{Store: s}).Kill(context.Background(), e.LedgerID, KillOptions{End: quick})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := done.Entry; got.RescueRef != "refs/rescued/"+e.LedgerID || len(got.RescuedPaths) != 1 || got.RescuedPaths[0] != "work.txt" {
+		t.Errorf("%+v", got)
+	}
+	if out := gitIn(t, repo, "show", done.Entry.RescueRef+":work.txt"); out != "work\n" {
+		t.Errorf("rescued %q", out)
+	}
+}
+
+// gitRepo is a repository with one commit.
+func gitRepo(t *testing.T) string {
+	t.Helper()
+	_, err := exec.LookPath("git")
+	need(t, err == nil, "git")
+	dir := t.TempDir()
+	gitIn(t, dir, "init", "-q")
+	gitIn(t, dir, "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "--allow-empty", "-m", "first")
+	return dir
+}
+
+func gitIn(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %s: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
+func TestKillRespectsAnothersLease(t *testing.T) {
+	ctx := context.Background()
+	s := newStore(t, nil)
+	e, cmd := agentRow(t, s, t.TempDir(), "")
+	go cmd.Wait()
+	owner := startShell(t, t.TempDir())
+	self, err := s.procs.identify(owner.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Apply(ctx, e.LedgerID, BeginFreeze(self)); err != nil {
+		t.Fatal(err)
+	}
+	h := &Host{Store: s}
+	_, err = h.Kill(ctx, e.LedgerID, KillOptions{End: quick})
+	if !errors.Is(err, ErrLeaseHeld) {
+		t.Fatalf("%v", err)
+	}
+	// The tombstone is set all the same: nothing restores this session.
+	if now, err := s.Get(ctx, e.LedgerID); err != nil || now.KillIntentAt.IsZero() || s.procs.verdict(e.Process()) != Running {
+		t.Fatalf("%v %+v", err, now)
+	}
+	done, err := h.Kill(ctx, e.LedgerID, KillOptions{End: quick, Force: true})
+	if err != nil || done.Entry.Phase != PhaseFinished {
+		t.Fatalf("%v %+v", err, done.Entry)
+	}
+}
+
+// TestKillLeavesATombstoneWhereDeathIsNotProven: a row of another host cannot be ended
+// from here, and is not said to be.
+func TestKillLeavesATombstoneWhereDeathIsNotProven(t *testing.T) {
+	ctx := context.Background()
+	s := newStore(t, nil)
+	ticks := uint64(1)
+	putEntry(t, s, Entry{SchemaVersion: 1, LedgerID: "claude-1", Runtime: "claude", Phase: PhaseLive,
+		HostID: "another", BootID: "another", PID: 1, PIDStartTicks: &ticks})
+	done, err := (&Host{Store: s}).Kill(ctx, "claude-1", KillOptions{End: quick})
+	if !errors.Is(err, ErrUnknown) {
+		t.Fatalf("%v", err)
+	}
+	now, err := s.Get(ctx, "claude-1")
+	if err != nil || now.Phase != PhaseLive || now.Lease != nil || now.KillIntentAt.IsZero() {
+		t.Errorf("%v %+v (returned %+v)", err, now, done.Entry)
+	}
+}
+
+func TestKillOfWhatIsOver(t *testing.T) {
+	ctx := context.Background()
+	s := newStore(t, nil)
+	e, cmd := agentRow(t, s, t.TempDir(), "")
+	go cmd.Wait()
+	h := &Host{Store: s}
+	if _, err := h.Kill(ctx, e.LedgerID, KillOptions{End: quick}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Kill(ctx, e.LedgerID, KillOptions{End: quick}); !errors.Is(err, ErrIllegal) {
+		t.Errorf("again: %v", err)
+	}
+	if _, err := h.Kill(ctx, "claude-none", KillOptions{}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("unknown: %v", err)
+	}
+}

@@ -1,0 +1,276 @@
+package tmux
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// SessionOptions says how a session starts. Name is required.
+type SessionOptions struct {
+	// Name is passed as it is, but tmux changes some characters (before 3.8,
+	// . and : become _): the name to remember is the returned Pane's.
+	Name   string
+	Window string // name of its first window; "" leaves it to tmux
+	Start
+	// Width and Height are in cells; 0 leaves them to tmux (80 by 24 as long
+	// as no client is attached).
+	Width, Height int
+}
+
+// WindowOptions says how a window starts.
+type WindowOptions struct {
+	Name string // "" leaves it to tmux
+	Start
+}
+
+// createdFormat is one format, since a new server can be asked nothing before.
+const createdFormat = serverFormat + "\n" + paneFormat
+
+// NewSession creates a detached session, starting the server if there is none,
+// and returns its pane. A taken name gives ErrExists. After ErrTimeout the session
+// may exist.
+func (s Server) NewSession(ctx context.Context, opts SessionOptions) (Pane, error) {
+	if opts.Name == "" {
+		return Pane{}, invalid("session without a name")
+	}
+	args, err := opts.Start.args()
+	if err != nil {
+		return Pane{}, err
+	}
+	c := command{"new-session", "-d", "-P", "-F", createdFormat, "-s", literal(opts.Name)}
+	if opts.Window != "" {
+		c = append(c, "-n", literal(opts.Window))
+	}
+	if opts.Width > 0 {
+		c = append(c, "-x", strconv.Itoa(opts.Width))
+	}
+	if opts.Height > 0 {
+		c = append(c, "-y", strconv.Itoa(opts.Height))
+	}
+	argv, err := renderArgv([]command{append(c, args...)})
+	if err != nil {
+		return Pane{}, err
+	}
+	out, err := s.exec(ctx, request{argv: argv, wrap: s.Wrap})
+	if err != nil {
+		return Pane{}, err
+	}
+	return readCreated(out)
+}
+
+// NewWindow creates a window in the session of exactly that name, without
+// selecting it, and returns its pane.
+func (s Server) NewWindow(ctx context.Context, session string, opts WindowOptions) (Pane, error) {
+	args, err := opts.Start.args()
+	if err != nil {
+		return Pane{}, err
+	}
+	server, id, err := s.resolve(ctx, session)
+	if err != nil {
+		return Pane{}, err
+	}
+	c := command{"new-window", "-d", "-P", "-F", createdFormat, "-t", id + ":"}
+	if opts.Name != "" {
+		c = append(c, "-n", literal(opts.Name))
+	}
+	ans, err := s.onSession(ctx, server, id, dispatch{then: []command{append(c, args...)}})
+	if err != nil {
+		return Pane{}, err
+	}
+	return readCreated(ans.out)
+}
+
+func readCreated(out []byte) (Pane, error) {
+	fail := func(err error) (Pane, error) { return Pane{}, &Error{Args: []string{"new"}, Err: err} }
+	recs, err := decode(out)
+	if err != nil {
+		return fail(err)
+	}
+	if len(recs) != 2 || recs[0].kind != 'S' || recs[1].kind != 'p' {
+		return fail(errMalformed)
+	}
+	p, err := recs[1].pane()
+	if err != nil {
+		return fail(err)
+	}
+	if p.Server, _, _, err = recs[0].server(); err != nil {
+		return fail(err)
+	}
+	if st, known := readStat(p.Server.PID); known == Present {
+		p.Server.StartTicks = st.ticks
+	}
+	return p, nil
+}
+
+// Has says whether a session of exactly that name exists. The error explains
+// Unknown and is nil otherwise.
+func (s Server) Has(ctx context.Context, session string) (Presence, error) {
+	l, p, err := s.view(ctx)
+	if p != Present {
+		return p, err
+	}
+	if _, ok := l.Session(session); ok {
+		return Present, nil
+	}
+	return Absent, nil
+}
+
+// HasPane says whether a pane of that very server exists. The error explains
+// Unknown and is nil otherwise.
+func (s Server) HasPane(ctx context.Context, server ServerID, id string) (Presence, error) {
+	s.Process = server
+	l, p, err := s.view(ctx)
+	if p != Present {
+		return p, err
+	}
+	return l.HasPane(server, id), nil
+}
+
+// view lists the server that s means: Present with a listing, Absent if
+// that server is definitely gone, else Unknown with the reason.
+func (s Server) view(ctx context.Context) (Listing, Presence, error) {
+	l, err := s.List(ctx)
+	if err != nil {
+		if s.Presence(err) == Absent {
+			return Listing{}, Absent, nil
+		}
+		return Listing{}, Unknown, err
+	}
+	if s.meant(l.Server) == Present {
+		return l, Present, nil
+	}
+	if s.probe() == Absent {
+		return Listing{}, Absent, nil
+	}
+	return Listing{}, Unknown, s.otherServer(l.Server)
+}
+
+func (s Server) otherServer(answered ServerID) error {
+	return &Error{Args: []string{"list-panes"},
+		Err: fmt.Errorf("%w: server %d answered, %d is meant", ErrRefused, answered.PID, s.Process.PID)}
+}
+
+// resolve finds a session by its exact name. tmux's own targets cannot do it for
+// every name: even =$1 means the session with the id $1.
+func (s Server) resolve(ctx context.Context, session string) (ServerID, string, error) {
+	l, err := s.List(ctx)
+	if err != nil {
+		return ServerID{}, "", err
+	}
+	if s.meant(l.Server) != Present {
+		return ServerID{}, "", s.otherServer(l.Server)
+	}
+	found, ok := l.Session(session)
+	if !ok {
+		return ServerID{}, "", &Error{Args: []string{"list-sessions"}, Err: ErrNotFound}
+	}
+	return l.Server, found.ID, nil
+}
+
+// onSession performs a dispatch if the session of that id is there, on that
+// server.
+func (s Server) onSession(ctx context.Context, server ServerID, id string, d dispatch) (answer, error) {
+	d.target = id + ":"
+	d.conds = append(server.conditions(), equal("session_id", id))
+	return s.dispatch(ctx, d)
+}
+
+// RenameSession renames the session of exactly that name and returns the name
+// that tmux made of the new one.
+func (s Server) RenameSession(ctx context.Context, session, name string) (string, error) {
+	if name == "" {
+		return "", invalid("empty session name")
+	}
+	server, id, err := s.resolve(ctx, session)
+	if err != nil {
+		return "", err
+	}
+	ans, err := s.onSession(ctx, server, id, dispatch{then: []command{
+		{"rename-session", "-t", id, "--", literal(name)},
+		{"display-message", "-p", "-t", id + ":", serverFormat},
+		{"display-message", "-p", "-t", id + ":", sessionFormat},
+	}})
+	if err != nil {
+		return "", err
+	}
+	recs, err := decode(ans.out)
+	if err == nil && len(recs) == 2 && recs[1].kind == 's' {
+		return recs[1].fields[2], nil
+	}
+	return "", &Error{Args: []string{"rename-session"}, Err: errMalformed}
+}
+
+// KillSession ends the session of exactly that name and all its processes.
+// ErrNotFound means that there is none.
+func (s Server) KillSession(ctx context.Context, session string) error {
+	server, id, err := s.resolve(ctx, session)
+	if err != nil {
+		return err
+	}
+	_, err = s.onSession(ctx, server, id, dispatch{then: []command{{"kill-session", "-t", id}}})
+	return err
+}
+
+// KillServer ends that very server and returns once it is gone. A server that
+// is gone already is no error.
+func (s Server) KillServer(ctx context.Context, server ServerID) error {
+	if server.PID <= 0 {
+		return invalid("no server process")
+	}
+	if s.ended(ctx, server) == Absent {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout())
+	defer cancel()
+	ans, err := s.dispatch(ctx, dispatch{conds: server.conditions(), last: []command{{"kill-server"}}})
+	if err != nil && !ans.held {
+		// It may have been ending by itself, which ends the client with it.
+		if is(err, ErrRefused) || pause(ctx, 100*time.Millisecond) != nil || s.ended(ctx, server) != Absent {
+			return err
+		}
+		return nil
+	}
+	for s.ended(ctx, server) != Absent {
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return &Error{Args: []string{"kill-server"}, Err: err}
+		}
+	}
+	return nil
+}
+
+// ended is Absent if a server is provably gone: its process is, or, where that
+// cannot be seen, the socket says so.
+func (s Server) ended(ctx context.Context, server ServerID) Presence {
+	st, p := readStat(server.PID)
+	switch {
+	case p == Absent:
+		return Absent
+	case p == Present && server.StartTicks != 0:
+		if st.ticks != server.StartTicks {
+			return Absent
+		}
+		return Present
+	}
+	l, err := s.List(ctx)
+	if err != nil {
+		return s.Presence(err)
+	}
+	return l.Server.Same(server)
+}
+
+// pause waits, or says why the wait ended early.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		if ctx.Err() == context.Canceled {
+			return ctx.Err()
+		}
+		return fmt.Errorf("%w: %w", ErrTimeout, ctx.Err())
+	}
+}
