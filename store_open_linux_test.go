@@ -513,6 +513,7 @@ func perturb(t testing.TB, v reflect.Value) {
 
 // The size of a row: an embedder's write leaves room for the transitions to come.
 func TestSizeLimits(t *testing.T) {
+	t.Parallel()
 	s := newStore(t, nil)
 	ctx := t.Context()
 	born(t, s, "row")
