@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -14,6 +15,7 @@ func (sw *sweeper) enrol(ctx context.Context) error {
 	if err := sw.s.completeClaims(ctx); err != nil {
 		return err
 	}
+	sw.readEnvironments()
 	view, err := sw.s.rowsOf(sw.pass, sw.open())
 	if err != nil {
 		return err
@@ -31,6 +33,28 @@ func (sw *sweeper) enrol(ctx context.Context) error {
 	}
 	clear(sw.found) // a process that has a row now is no other row's
 	return nil
+}
+
+// readEnvironments reads those of the processes that have rows side by side, so that the
+// match finds them read. The pass keeps what cannot be read, too.
+func (sw *sweeper) readEnvironments() {
+	var pids []int
+	for _, r := range sw.rows {
+		if e := r.now; e.IsOpen() && e.PID > 0 {
+			pids = append(pids, e.PID)
+		}
+	}
+	var group sync.WaitGroup
+	for half := range slices.Chunk(pids, max(32, (len(pids)+1)/2)) {
+		group.Go(func() {
+			for _, pid := range half {
+				if _, ok := sw.pass.snap.Get(pid); ok {
+					_, _ = sw.pass.snap.Environ(pid)
+				}
+			}
+		})
+	}
+	group.Wait()
 }
 
 // open copies the open rows.
