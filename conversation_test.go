@@ -316,8 +316,10 @@ func TestRowTranscript(t *testing.T) {
 		if err := os.Chmod(filepath.Join(c.home, ".claude", "projects"), 0); err != nil {
 			t.Fatal(err)
 		}
-		defer os.Chmod(filepath.Join(c.home, ".claude", "projects"), 0o700)
 		want("in a folder that cannot be read", tweak(row, func(e *Entry) { e.SessionID = idC }), "", ErrUnknown)
+		if err := os.Chmod(filepath.Join(c.home, ".claude", "projects"), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	fifo := filepath.Join(c.home, "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {

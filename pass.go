@@ -152,7 +152,7 @@ func (p *pass) candidates() []candidate {
 // ended.
 func (p *pass) candidate(m matchedProc) (candidate, bool) {
 	c := candidate{process: p.identity(m.Proc), runtime: m.runtime, above: m.above}
-	env, err := p.snap.Environ(m.PID)
+	env, err := p.environ(m.Proc)
 	switch {
 	case isGone(err):
 		return c, false
@@ -256,10 +256,7 @@ func (p *pass) readBearers() *bearers {
 		if q.Kernel || q.Gone() {
 			continue
 		}
-		env, err := p.snap.Environ(q.PID)
-		if errors.Is(err, procscan.ErrNoEnviron) {
-			env, err = p.environNow(q) // it was just starting a program, or ending
-		}
+		env, err := p.environ(q)
 		switch {
 		case err == nil:
 			for _, name := range []string{envID, envAttempt} {
@@ -281,8 +278,13 @@ func (p *pass) readBearers() *bearers {
 	return b
 }
 
-// environNow reads the environment of a process of the pass once more.
-func (p *pass) environNow(q procscan.Proc) (procscan.Env, error) {
+// environ reads the environment of a process of the pass, and looks again at one that was
+// just starting a program, or ending.
+func (p *pass) environ(q procscan.Proc) (procscan.Env, error) {
+	env, err := p.snap.Environ(q.PID)
+	if !errors.Is(err, procscan.ErrNoEnviron) {
+		return env, err
+	}
 	again, err := p.sys.Chain(q.PID)
 	if err != nil {
 		return procscan.Env{}, err

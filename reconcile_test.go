@@ -404,7 +404,7 @@ func TestHeldLeaseAsksForAttention(t *testing.T) {
 			}
 			held.Lease.BootSec = 1600
 			a := Plan(e, held, now)
-			if a.Attention == "" || a.Event != EventNone {
+			if a.Attention == "" || a.Event != EventNone || strings.Contains(a.Attention, "not known") != (v == Unknown) {
 				t.Errorf("%s, after ten minutes: %+v", v, a)
 			}
 			a.note(&e, now)

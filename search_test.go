@@ -989,7 +989,7 @@ func newWorld(phase Phase, programs ...wprogram) world {
 // TestSmallScopeSearch explores, breadth first, what can happen in a small world. By
 // default it stops after a number of worlds; with -long it goes much further.
 func TestSmallScopeSearch(t *testing.T) {
-	limit, walks := 4_000, 400
+	limit, walks := 3_000, 300
 	if *longSearch {
 		limit, walks = 300_000, 50_000
 	}

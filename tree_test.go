@@ -287,7 +287,7 @@ var namespaced = map[string]func(arg string) error{}
 func inNamespace(t *testing.T, flags uintptr, name, arg string) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), readerVar+"="+name+" "+arg)
+	cmd.Env = append(os.Environ(), readerVar+"="+name+" "+arg, noRaceSleep)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags, Pdeathsig: syscall.SIGKILL}
 	if flags&syscall.CLONE_NEWUSER != 0 {
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}

@@ -19,8 +19,12 @@ import (
 )
 
 func main() {
-	if id := os.Getenv(demoAgentEnv); id != "" {
-		os.Exit(demoAgent(id, os.Stdin, os.Stdout))
+	if os.Getenv(demoAgentEnv) != "" {
+		if err := demoAgent(os.Args, os.Stdin); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(exitFailed)
+		}
+		return
 	}
 	// A second interrupt kills at once: the ledger loses nothing by that.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
