@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sessionledger/ledger/tmux"
 )
 
 // The stages of a sweep that concern sessions whose process runs.
@@ -257,7 +259,7 @@ func (sw *sweeper) cpuChange(e *Entry) (change, bool) {
 func (sw *sweeper) relocate(ctx context.Context, id string, done func(id string)) {
 	e := sw.entry(id)
 	kind, server := sw.muxAbove(e.PID)
-	known := kind == e.Mux.Kind && (kind != MuxTmux || e.PaneServer.Same(server) || e.PaneID == "" && sw.opts.Panes == nil)
+	known := kind == e.Mux.Kind && (kind != MuxTmux || e.PaneServer.Same(server))
 	if kind == "" || known {
 		return // a multiplexer that is gone is no news: the process may have been moved out
 	}
@@ -280,6 +282,29 @@ func (sw *sweeper) relocate(ctx context.Context, id string, done func(id string)
 	case out == Applied:
 		sw.put(id, moved)
 		done(id)
+	}
+}
+
+// panesOnce is [Store.LookUpPane] for one pass: it lists each server once, however many
+// sessions are in it.
+func (s *Store) panesOnce() PaneLookup {
+	type answer struct {
+		listing tmux.Listing
+		err     error
+	}
+	answers := map[string]answer{}
+	return func(ctx context.Context, socket string, serverPID int, panePIDs []int) (session, window, pane string, ok bool) {
+		a, asked := answers[socket]
+		if !asked {
+			ctx, cancel := context.WithTimeout(ctx, muxWait)
+			defer cancel()
+			a.listing, a.err = s.server(socket, ProcessID{}).List(ctx)
+			answers[socket] = a
+		}
+		if a.err != nil {
+			return "", "", "", false
+		}
+		return paneIn(a.listing, serverPID, panePIDs)
 	}
 }
 
