@@ -518,7 +518,7 @@ func outcome(t *testing.T, s *Store) map[string]string {
 }
 
 func TestAKilledSweepIsFinishedByTheNext(t *testing.T) {
-	points := 12
+	points := 8
 	if *sweepFull {
 		points = 200
 	}
