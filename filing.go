@@ -16,14 +16,16 @@ import (
 func (sw *sweeper) file(ctx context.Context) error {
 	pending := sw.pendingEdges(ctx)
 	var due []string
-	held := map[string]bool{}
+	loose, looseErr := sw.s.claimNames() // less those that rows in sessions/ hold
 	for _, r := range sw.rows {
 		e := r.now
 		if e == nil {
 			continue
 		}
 		for _, c := range sw.s.claimsOf(e) {
-			held[c.file()] = c.kind != claimProcess || sw.verdict(c.process) != Gone
+			if name := c.file(); loose[name] && sw.verdict(c.process) != Gone {
+				delete(loose, name)
+			}
 		}
 		// One that a person has not heard of yet waits for the next pass.
 		if isDue(e, sw.now) && (sw.now.Sub(e.FinishedAt) >= time.Hour || !pending(e.LedgerID)) {
@@ -31,7 +33,7 @@ func (sw *sweeper) file(ctx context.Context) error {
 		}
 	}
 	var t Tidied
-	var errs []error
+	errs := []error{looseErr}
 	busy := stripes{}
 	if len(due) > 0 {
 		var batch []string
@@ -52,7 +54,7 @@ func (sw *sweeper) file(ctx context.Context) error {
 	if len(t.Filed) > 0 {
 		sw.s.logger.Info("filed", "rows", len(t.Filed))
 	}
-	errs = append(errs, sw.s.clearClaims(ctx, busy, held, &t), sw.s.clearTemps(ctx, &t))
+	errs = append(errs, sw.s.clearClaims(ctx, busy, loose, &t), sw.s.clearTemps(ctx, &t))
 	for _, err := range t.Warnings {
 		id := ""
 		if about := (*rowError)(nil); errors.As(err, &about) {

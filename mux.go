@@ -119,7 +119,15 @@ func serverID(p ProcessID) tmux.ServerID {
 // LookUpPane is the [PaneLookup] that asks tmux: one listing, bounded by ctx.
 func (s *Store) LookUpPane(ctx context.Context, socket string, serverPID int, panePIDs []int) (session, window, pane string, ok bool) {
 	listing, err := s.server(socket, ProcessID{}).List(ctx)
-	if err != nil || listing.Server.PID != serverPID {
+	if err != nil {
+		return "", "", "", false
+	}
+	return paneIn(listing, serverPID, panePIDs)
+}
+
+// paneIn finds the pane in which one of the processes was started.
+func paneIn(listing tmux.Listing, serverPID int, panePIDs []int) (session, window, pane string, ok bool) {
+	if listing.Server.PID != serverPID {
 		return "", "", "", false
 	}
 	for _, p := range listing.Panes {
