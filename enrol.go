@@ -14,7 +14,8 @@ type EnrolOptions struct {
 	Runtime string
 	// By is recorded as [Entry.EnrolledBy]. "": EnrolledByDiscovery.
 	By string
-	// Panes asks a tmux server which pane holds the session. Nil: Store.LookUpPane.
+	// Panes asks a tmux server which pane holds the session. Nil: the server is asked for one
+	// listing.
 	Panes PaneLookup
 
 	word *hookWord // what a hook said of the conversation
@@ -166,7 +167,7 @@ type enroller struct {
 
 func (s *Store) enroller(p *pass, plan []match, o EnrolOptions) *enroller {
 	if o.Panes == nil {
-		o.Panes = s.LookUpPane
+		o.Panes = s.lookUpPane
 	}
 	en := &enroller{store: s, pass: p, plan: plan, opts: o, at: make(map[int]int, len(plan)), rows: map[int]string{}}
 	for i := range plan {

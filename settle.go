@@ -40,6 +40,7 @@ const (
 func (h *Host) Reconcile(ctx context.Context, id string, opts ReconcileOptions) ([]Reconciled, error) {
 	ids := []string{id}
 	if id == "" {
+		h.Store.clearGates()
 		ids = nil
 		for e, err := range h.Store.OpenEntries(ctx) {
 			var damaged *DamagedError
@@ -218,6 +219,11 @@ func (r *reconciler) act(ctx context.Context, e Entry, a Action) (more bool, err
 	}
 	if err := r.authority(ctx, e, a); err != nil {
 		return false, err
+	}
+	if a.Fence && e.Lease != nil && e.Lease.Op == OpCreate {
+		if err := r.h.fenceBirth(ctx, e.Lease.Attempt, r.opts.End); err != nil {
+			return false, err
+		}
 	}
 	if a.Fence {
 		// What was seen before the lease was ours may be old by now.

@@ -30,6 +30,17 @@ func doctor(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) err
 			return err
 		}
 		var rows [][]cell
+		for _, st := range hooksStates() {
+			// Nobody has to have hooks: what is not installed is no fault.
+			if a.json {
+				err = a.line(st)
+			} else {
+				_, err = fmt.Fprintln(a.stdout, plain(st.Message))
+			}
+			if err != nil {
+				return err
+			}
+		}
 		for _, f := range findings {
 			if a.json {
 				if err := a.line(f); err != nil {

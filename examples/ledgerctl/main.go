@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/sessionledger/ledger"
+	"github.com/sessionledger/ledger/tmux"
 )
 
 func main() {
@@ -45,6 +46,8 @@ type app struct {
 	shims string
 	json  bool
 
+	servers servers
+
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	color          bool
@@ -65,6 +68,8 @@ func commands() []command {
 		{"attach", "ID", "reopen a session in this terminal", attach},
 		{"enrol", "", "adopt a running process: -runtime NAME -pid N", enrol},
 		{"hook", "RUNTIME", "take an agent's hook payload on standard input; silent, always exit 0", hook},
+		{"install-hooks", "[RUNTIME…]", "have the agents tell the ledger what they do", installHooks},
+		{"uninstall-hooks", "[RUNTIME…]", "take that out of their settings again", uninstallHooks},
 		{"kill", "ID…", "end sessions for good, and keep their work", kill},
 		{"rescue", "ID", "keep the uncommitted work of a dead session", rescue},
 		{"rescues", "[REPO]", "list the rescued work of a repository", rescues},
@@ -82,7 +87,7 @@ var errUsage = errors.New("usage")
 func run(ctx context.Context, argv []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := newApp(stdin, stdout, stderr)
 	global := a.flags("ledgerctl", func(w io.Writer) {
-		fmt.Fprint(w, "Usage: ledgerctl [-dir DIR] [-shims DIR] [-json] COMMAND [ARGUMENTS]\n\n")
+		fmt.Fprint(w, "Usage: ledgerctl [-dir DIR] [-shims DIR] [-server SOCKET] [-json] COMMAND [ARGUMENTS]\n\n")
 		for _, c := range commands() {
 			fmt.Fprintf(w, "  %-22s %s\n", strings.TrimSpace(c.name+" "+c.args), c.does)
 		}
@@ -123,13 +128,14 @@ func (a *app) flags(name string, usage func(io.Writer)) *flag.FlagSet {
 	}
 	fs.StringVar(&a.dir, "dir", a.dir, "the ledger's `folder` (default $AGENT_SESSIONS_DIR, or agent-sessions in the state folder)")
 	fs.StringVar(&a.shims, "shims", a.shims, "take the runtimes from the links in this `folder` (default $AGENT_LEDGER_SHIMS)")
+	fs.Var(&a.servers, "server", "a person's own tmux server, by its `socket`; may be given again")
 	fs.BoolVar(&a.json, "json", a.json, "print JSON, one object a line, and nothing else")
 	return fs
 }
 
 // open opens the ledger as the global flags say.
 func (a *app) open() (*ledger.Store, error) {
-	opts := &ledger.Options{}
+	opts := &ledger.Options{Servers: a.servers}
 	shims := a.shims
 	if shims == "" {
 		shims = os.Getenv("AGENT_LEDGER_SHIMS")
@@ -144,6 +150,25 @@ func (a *app) open() (*ledger.Store, error) {
 		}
 	}
 	return ledger.Open(a.dir, opts)
+}
+
+// servers are a person's own tmux servers, as a flag that may be given again.
+type servers []tmux.Server
+
+func (v *servers) String() string {
+	var sockets []string
+	for _, srv := range *v {
+		sockets = append(sockets, srv.Socket)
+	}
+	return strings.Join(sockets, " ")
+}
+
+func (v *servers) Set(socket string) error {
+	if !filepath.IsAbs(socket) {
+		return errors.New("a socket is an absolute path")
+	}
+	*v = append(*v, tmux.Server{Socket: socket})
+	return nil
 }
 
 // one finds the session that the arguments name.
