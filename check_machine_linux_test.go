@@ -112,7 +112,9 @@ func TestMultiplexerThatDoesNotAnswerIsFound(t *testing.T) {
 // bootedClock is a fake clock whose boot clock goes with it.
 type bootedClock struct{ *fakeClock }
 
-func (c bootedClock) BootSeconds() (int64, error) { return c.Now().Unix() - newClock().now.Unix() + 1000, nil }
+func (c bootedClock) BootSeconds() (int64, error) {
+	return c.Now().Unix() - newClock().now.Unix() + 1000, nil
+}
 
 // A stale lease is told from a held one, with its owner and age.
 func TestLeaseIsFoundWithOwnerAndAge(t *testing.T) {
