@@ -148,6 +148,8 @@ func what(sess ledger.Session) string {
 	switch {
 	case e.Attention != nil:
 		return plain("needs you: " + e.Attention.Reason)
+	case st.Lease != nil:
+		return plain(fmt.Sprintf("%s for %s, by process %d, which is %s", st.Lease.Op, since(st.Lease.Since), st.Lease.Owner.PID, st.Lease.OwnerIs))
 	case e.Waiting != nil && st.PID != 0:
 		return plain("waits for you: " + e.Waiting.Kind)
 	case e.RescueRef != "":

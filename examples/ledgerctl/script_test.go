@@ -243,7 +243,8 @@ func cmdTTY(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	columns, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	master, slave := openTerminal(ts, columns)
+	master, slave, err := openTerminal(columns)
+	ts.Check(err)
 	defer master.Close()
 	path, err := exec.LookPath(args[2])
 	if err != nil {
@@ -275,14 +276,23 @@ func lookPath(path, name string) (string, error) {
 	return "", exec.ErrNotFound
 }
 
-func openTerminal(ts *testscript.TestScript, columns int) (master, slave *os.File) {
-	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	ts.Check(err)
-	ts.Check(unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+// openTerminal makes a terminal of that width. What is written to the slave is read from
+// the master.
+func openTerminal(columns int) (master, slave *os.File, err error) {
+	master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	fd := int(master.Fd())
 	n, err := unix.IoctlGetUint32(fd, unix.TIOCGPTN)
-	ts.Check(err)
-	ts.Check(unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 50, Col: uint16(columns)}))
-	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	ts.Check(err)
-	return os.NewFile(uintptr(fd), "terminal"), slave
+	err = errors.Join(err, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0),
+		unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 50, Col: uint16(columns)}))
+	if err == nil {
+		slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	}
+	if err != nil {
+		master.Close()
+		return nil, nil, err
+	}
+	return master, slave, nil
 }

@@ -104,7 +104,7 @@ func (a *app) describe(sess ledger.Session, resume ledger.Command, resumeErr err
 			rows = append(rows, []cell{{act.Action, "1"}, {"not now: " + plain(act.Reason), "90"}})
 		}
 	}
-	a.tableOf(a.stdout, 0, []string{plain(e.LedgerID), ""}, rows)
+	a.tableOf(a.stdout, 0, []string{"SESSION", plain(e.LedgerID)}, rows)
 	members, err := knownMembers(e)
 	if err != nil {
 		return err
