@@ -96,9 +96,14 @@ func (s *Store) apply(ctx context.Context, id string, ev Event) (Entry, Outcome,
 		e, out, err = s.applyLocked(ctx, id, ev, ahead, c, held)
 		return err
 	}
-	if c.kind == "" {
+	switch c.kind {
+	case "":
 		err = write()
-	} else {
+	case claimConversation:
+		ahead.Held = No // once the claim is this row's
+		err = s.withClaim(ctx, c, id, write)
+	default:
+		ahead.Claimed = No
 		err = s.withClaim(ctx, c, id, write)
 	}
 	if errors.As(err, &held) {

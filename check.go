@@ -110,6 +110,9 @@ func (c *checker) row(sub, name string, r *row) {
 	if sub == dirFinished && e.IsOpen() {
 		c.add(FindState, true, e.LedgerID, "filed away, but %s", e.Phase)
 	}
+	if e.SchemaVersion == SchemaVersion && (e.Phase.bit() == 0 || e.Lease != nil && e.Lease.Op.bit() == 0) {
+		c.add(FindState, true, e.LedgerID, "phase %q and operation %q are none that exist", e.Phase, e.State().Op)
+	}
 	if e.Phase == PhaseFinished && e.FinishedAt.IsZero() {
 		c.add(FindState, true, e.LedgerID, "finished without a time")
 	}
@@ -186,6 +189,9 @@ func (c *checker) files(ctx context.Context) error {
 		info, err := os.Lstat(path)
 		if err != nil || info.Mode()&fs.ModeSymlink != 0 || info.Mode()&fs.ModeSocket != 0 {
 			return nil
+		}
+		if filepath.Dir(path) == c.s.path(dirScratch) && d.IsDir() {
+			return fs.SkipDir // git makes its own files there, behind a folder that lets nobody in
 		}
 		// Others may look into a folder (the root can be one that a person made), not write.
 		lets := info.Mode().Perm() & 0o077

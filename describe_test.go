@@ -111,7 +111,7 @@ func TestStartedAtIsNeverRewritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	const id = "claude-20260101T000000Z-000098"
-	putLegacyRow(t, s, id, map[string]any{"launcherPid": p.PID, "startedAt": "2020-02-02T02:02:02Z"})
+	writeLegacyRow(t, s, id, map[string]any{"launcherPid": p.PID, "startedAt": "2020-02-02T02:02:02Z"})
 	en := planFor(t, s, p.PID, map[string]string{envID: id})
 	e, adopted, err := en.adopt(context.Background(), en.at[p.PID])
 	if err != nil || !adopted || e.LedgerID != id || e.StartedAt.Year() != 2020 {
@@ -148,7 +148,7 @@ func TestInheritedIDNamesTheParent(t *testing.T) {
 
 func TestAnAgentWithoutARowIsNamedByItsPid(t *testing.T) {
 	s, home := treeStore(t)
-	putLegacyRow(t, s, goneID, nil)
+	writeLegacyRow(t, s, goneID, nil)
 	if err := os.WriteFile(s.path(dirSessions, goneID+rowExtension), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func tmuxServer(t *testing.T, env []string, command string, options ...string) (
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket = filepath.Join(dir, "s")
-	env = append(env, "TMUX_TMPDIR="+dir, "TERM=dumb")
+	env = append(env, "TMUX_TMPDIR="+dir, "TERM=dumb", "SHELL=/bin/sh")
 	if len(options) == 0 {
 		options = []string{"-S", socket}
 	} else {
@@ -247,10 +247,10 @@ func TestTmuxAncestorIsAskedOverItsOwnSocket(t *testing.T) {
 		name, command string
 		options       []string
 	}{
-		{"by the TMUX variable", `bash -c "exec -a claude sleep 1000"`, nil},
-		{"by -S", `env -u TMUX bash -c "exec -a claude sleep 1000"`, nil},
-		{"by -L", `env -u TMUX bash -c "exec -a claude sleep 1000"`, []string{"-L", "named"}},
-		{"by another server's variable", `env TMUX=/tmp/other,1,0 bash -c "exec -a claude sleep 1000"`, nil},
+		{"by the TMUX variable", `exec bash -c "exec -a claude sleep 1000"`, nil},
+		{"by -S", `exec env -u TMUX bash -c "exec -a claude sleep 1000"`, nil},
+		{"by -L", `exec env -u TMUX bash -c "exec -a claude sleep 1000"`, []string{"-L", "named"}},
+		{"by another server's variable", `exec env TMUX=/tmp/other,1,0 bash -c "exec -a claude sleep 1000"`, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			tmux, socket, server := tmuxServer(t, treeEnv(home), test.command, test.options...)
@@ -286,7 +286,7 @@ func mustReal(t *testing.T, path string) string {
 
 func TestTmuxServerThatCannotBeAskedLeavesTheTargetOpen(t *testing.T) {
 	s, home := treeStore(t)
-	tmux, socket, _ := tmuxServer(t, treeEnv(home), `bash -c "exec -a claude sleep 1000"`)
+	tmux, socket, _ := tmuxServer(t, treeEnv(home), `exec bash -c "exec -a claude sleep 1000"`)
 	pid := waitSession(t, s, tmux)
 	refuse := func(context.Context, string, int, []int) (string, string, string, bool) { return "a", "b", "c", false }
 	for name, panes := range map[string]PaneLookup{"nobody asks": nil, "no answer": refuse} {
@@ -308,9 +308,9 @@ func TestTmuxServerThatCannotBeAskedLeavesTheTargetOpen(t *testing.T) {
 // The row's own server is an ancestor: that binds, where another server does not.
 func TestDedicatedTmuxServerBinds(t *testing.T) {
 	s, home := treeStore(t)
-	tmux, socket, _ := tmuxServer(t, treeEnv(home, envID+"="+goneID), `bash -c "exec -a claude sleep 1000"`)
+	tmux, socket, _ := tmuxServer(t, treeEnv(home, envID+"="+goneID), `exec bash -c "exec -a claude sleep 1000"`)
 	pid := waitSession(t, s, tmux)
-	putLegacyRow(t, s, goneID, nil)
+	writeLegacyRow(t, s, goneID, nil)
 	if p, err := s.chainPass(pid); err != nil {
 		t.Fatal(err)
 	} else if plan, err := s.plan(context.Background(), p, nil); err != nil || plan[p.at[pid]].show() != "enrol from "+goneID {

@@ -46,6 +46,13 @@
 // what a look at the process table proves of one, and [Classify] what the evidence says of
 // a session. Unknown is the zero value of every verdict, and never means gone.
 //
+// # Sweep, launch, hooks
+//
+// [Sweep] is the periodic pass that makes all of it true without anyone's co-operation.
+// [Host.Launch] starts an agent in a tmux server of its own; [Host.Exec] in the caller's
+// place. [HandleHook] takes an agent's own hooks. All three enrol by the same rules, so that
+// a session has one row whoever announces it.
+//
 // # Work
 //
 // [Rescue] keeps the uncommitted work of a dead session in a commit under refs/rescued/,

@@ -30,9 +30,9 @@ type EnrolOptions struct {
 // and adopted is false.
 //
 // The error is [ErrNotFound] where there is no such process or it runs no session of a
-// runtime; [ErrInvalid] for what is no pid; [ErrUnknown] where its environment cannot be read, so that it may be enrolled
-// already, or where it cannot be told yet what it is; a *[DamagedError] where its row is
-// damaged; [ErrLeaseHeld] and [ErrIllegal] where it carries the id of a row that is in an
+// runtime; [ErrInvalid] for what is no pid; [ErrUnknown] where its environment cannot be
+// read, so that it may be enrolled already, or where it cannot be told yet what it is; a
+// *[DamagedError] where its row is damaged; [ErrLeaseHeld] and [ErrIllegal] where it carries the id of a row that is in an
 // operation, or frozen, which only that operation and the hook of the session settle; else
 // those of [Store.Create] and [Store.Apply].
 func (s *Store) Enrol(ctx context.Context, pid int, opts *EnrolOptions) (row Entry, adopted bool, err error) {
@@ -196,6 +196,10 @@ func (en *enroller) adopt(ctx context.Context, i int) (row Entry, adopted bool, 
 		}
 	}
 	if m.kind == matchEnrol || m.kind == matchBind {
+		if id := en.rows[m.process.PID]; id != "" { // it was, for the sake of one below it
+			row, err = en.store.Get(ctx, id)
+			return row, false, err
+		}
 		en.adoptAbove(ctx, m)
 	}
 	switch m.kind {

@@ -46,9 +46,14 @@ func (b stripes) lock(name string, take func() (func(), error)) (func(), error) 
 }
 
 func (s *Store) lock(ctx context.Context, set *flock.Set, sub, name string) (func(), error) {
-	if _, bounded := ctx.Deadline(); !bounded {
+	shared := passWaitOf(ctx)
+	longest, err := shared.wait(name, s.lockWait)
+	if err != nil {
+		return nil, err
+	}
+	if _, bounded := ctx.Deadline(); !bounded || shared != nil {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.lockWait)
+		ctx, cancel = context.WithTimeout(ctx, longest)
 		defer cancel()
 	}
 	unlock, err := set.Lock(ctx, name)
@@ -61,7 +66,9 @@ func (s *Store) lock(ctx context.Context, set *flock.Set, sub, name string) (fun
 	var wait *flock.WaitError
 	switch {
 	case errors.As(err, &wait):
-		return nil, &LockTimeoutError{Path: wait.Path, HolderPID: wait.HolderPID, Waited: wait.Waited, Err: wait.Err}
+		timeout := &LockTimeoutError{Path: wait.Path, HolderPID: wait.HolderPID, Waited: wait.Waited, Err: wait.Err}
+		shared.waited(name, timeout)
+		return nil, timeout
 	case err != nil:
 		return nil, fmt.Errorf("ledger: lock: %w", err)
 	}

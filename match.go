@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"regexp"
+	"slices"
 )
 
 // A process is a session when it runs a runtime and is no service (candidates), and this
@@ -270,8 +271,8 @@ func (m *matcher) byCarriedID(d *match) {
 	}
 }
 
-// byAbsentRow enrols the outermost carrier of a row that is gone under the id it carries.
-// Whoever finds the row taken away by then would mint a second identity for one session.
+// byAbsentRow enrols the outermost carrier of a row that is gone under the id it carries:
+// a session keeps its identity. What is left of its children has none to keep.
 func (m *matcher) byAbsentRow(d *match, id string) {
 	outermost, known := m.outermost(&d.candidate, id, idRuntime(id))
 	switch {
@@ -312,12 +313,9 @@ func (m *matcher) adopts(c *candidate, e *Entry) bool {
 	if c.carries.own == e.LedgerID {
 		return true // the carrier that may write the row says so itself
 	}
-	if e.LauncherPID > 0 && samePIDs(e, c.process) {
-		for _, p := range append([]ProcessID{c.process}, c.above...) {
-			if p.PID == e.LauncherPID {
-				return true
-			}
-		}
+	isLauncher := func(p ProcessID) bool { return p.PID == e.LauncherPID }
+	if e.LauncherPID > 0 && samePIDs(e, c.process) && (isLauncher(c.process) || slices.ContainsFunc(c.above, isLauncher)) {
+		return true
 	}
 	for _, x := range c.muxes {
 		if x.kind != MuxTmux {

@@ -8,7 +8,7 @@ import (
 // here is the machine of the tests of values.
 var testHere = ProcessID{HostID: "host", BootID: "boot", PIDNamespace: 1, TimeNamespace: 2}
 
-func matchProcess(pid int) ProcessID {
+func valueProcess(pid int) ProcessID {
 	p := testHere
 	p.PID, p.StartTicks = pid, uint64(pid)
 	return p
@@ -16,9 +16,9 @@ func matchProcess(pid int) ProcessID {
 
 // cand is a candidate below the processes with those pids, the nearest first.
 func cand(pid int, runtime, id string, above ...int) candidate {
-	c := candidate{process: matchProcess(pid), runtime: runtime, carries: carriedEnv{id: id}}
+	c := candidate{process: valueProcess(pid), runtime: runtime, carries: carriedEnv{id: id}}
 	for _, a := range above {
-		c.above = append(c.above, matchProcess(a))
+		c.above = append(c.above, valueProcess(a))
 	}
 	return c
 }
@@ -37,7 +37,7 @@ func testRow(id string, changes ...func(*Entry)) Entry {
 
 func hasProcess(pid int) func(*Entry) {
 	return func(e *Entry) {
-		p := matchProcess(pid)
+		p := valueProcess(pid)
 		e.PID, e.PIDStartTicks = pid, &p.StartTicks
 	}
 }
@@ -46,7 +46,7 @@ func launchedFrom(pid int) func(*Entry) { return func(e *Entry) { e.LauncherPID 
 
 func inOp(op Op, attempt string) func(*Entry) {
 	return func(e *Entry) {
-		e.Lease = &Lease{Op: op, Attempt: attempt, Nonce: attempt, Owner: matchProcess(9)}
+		e.Lease = &Lease{Op: op, Attempt: attempt, Nonce: attempt, Owner: valueProcess(9)}
 		if op == OpRestore || op == OpAbort || op == OpStandIn {
 			e.Phase = PhaseFrozen
 		}
@@ -95,7 +95,7 @@ func TestPlanMatches(t *testing.T) {
 	attempt := func(a string) func(*candidate) { return func(c *candidate) { c.carries.attempt = a } }
 	inServer := func(socket string, server int) func(*candidate) {
 		return func(c *candidate) {
-			c.muxes = append(c.muxes, muxSight{kind: MuxTmux, socket: socket, process: matchProcess(server)})
+			c.muxes = append(c.muxes, muxSight{kind: MuxTmux, socket: socket, process: valueProcess(server)})
 		}
 	}
 	inPane := func(pane string) func(*candidate) { return func(c *candidate) { c.carries.pane = pane } }
@@ -120,7 +120,7 @@ func TestPlanMatches(t *testing.T) {
 		{"the row ended, the process lives on", []candidate{cand(10, "claude", "")},
 			testView(testRow("x", hasProcess(10), func(e *Entry) { e.Phase = PhaseFinished })), "", []string{"known x"}},
 		{"the process that a restore launched", []candidate{cand(10, "claude", "x")},
-			testView(testRow("x", inOp(OpRestore, "a"), func(e *Entry) { e.Restore = &Restore{Launched: matchProcess(10)} })), "", []string{"known x"}},
+			testView(testRow("x", inOp(OpRestore, "a"), func(e *Entry) { e.Restore = &Restore{Launched: valueProcess(10)} })), "", []string{"known x"}},
 		{"another process under the row's pid", []candidate{cand(10, "claude", "")},
 			testView(testRow("x", func(e *Entry) { e.PID, e.PIDStartTicks = 10, new(uint64) })), "", []string{"enrol"}},
 		{"the row is of another boot", []candidate{cand(10, "claude", "")},
@@ -156,11 +156,11 @@ func TestPlanMatches(t *testing.T) {
 		{"behind another server", []candidate{tweak(cand(10, "claude", "x", 6, 5), inServer("/tmp/other", 6), inServer("/sock/x", 5))}, testView(testRow("x")), "", []string{"bind x"}},
 		{"another tmux server is above", []candidate{tweak(cand(10, "claude", "x", 5), inServer("/sock/y", 5))}, testView(testRow("x")), "", []string{"enrol from x"}},
 		{"another server behind the row's socket", []candidate{tweak(cand(10, "claude", "x", 5), inServer("/sock/x", 5))},
-			testView(testRow("x", func(e *Entry) { e.PaneServer = matchProcess(4) })), "", []string{"enrol from x"}},
+			testView(testRow("x", func(e *Entry) { e.PaneServer = valueProcess(4) })), "", []string{"enrol from x"}},
 		{"the row's own pane", []candidate{tweak(cand(10, "claude", "x", 5), inServer("/tmp/person", 5), inPane("%3"))},
-			testView(testRow("x", func(e *Entry) { e.PaneID, e.PaneServer = "%3", matchProcess(5) })), "", []string{"bind x"}},
+			testView(testRow("x", func(e *Entry) { e.PaneID, e.PaneServer = "%3", valueProcess(5) })), "", []string{"bind x"}},
 		{"another pane of that server", []candidate{tweak(cand(10, "claude", "x", 5), inServer("/tmp/person", 5), inPane("%4"))},
-			testView(testRow("x", func(e *Entry) { e.PaneID, e.PaneServer = "%3", matchProcess(5) })), "", []string{"enrol from x"}},
+			testView(testRow("x", func(e *Entry) { e.PaneID, e.PaneServer = "%3", valueProcess(5) })), "", []string{"enrol from x"}},
 		{"the carrier that may write the row", []candidate{tweak(cand(10, "claude", "x"), func(c *candidate) { c.carries.own = "x" })}, testView(testRow("x")), "", []string{"bind x"}},
 		{"a carrier of another row's mark", []candidate{tweak(cand(10, "claude", "x"), func(c *candidate) { c.carries.own = "y" })}, testView(testRow("x")), "", []string{"enrol from x"}},
 
@@ -223,7 +223,7 @@ func TestPlanMatches(t *testing.T) {
 func TestPlanWarnings(t *testing.T) {
 	v := testView(testRow("x", hasProcess(12)))
 	v.byID["d"] = rowSight{state: rowDamaged, err: ErrDamaged}
-	v.own(matchProcess(13), "e", true)
+	v.own(valueProcess(13), "e", true)
 	plan := planMatches([]candidate{cand(10, "claude", "d"), cand(11, "claude", ".."), cand(12, "claude", ""), cand(13, "claude", "")}, v, "")
 	for i, want := range []string{`"d", which is damaged`, "no ledger id", "", `"e", which is damaged`} {
 		if got := plan[i].warning; want == "" && got != "" || !strings.Contains(got, want) {

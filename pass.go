@@ -152,7 +152,7 @@ func (p *pass) candidates() []candidate {
 // ended.
 func (p *pass) candidate(m matchedProc) (candidate, bool) {
 	c := candidate{process: p.identity(m.Proc), runtime: m.runtime, above: m.above}
-	env, err := p.snap.Environ(m.PID)
+	env, err := p.environ(m.Proc)
 	switch {
 	case isGone(err):
 		return c, false
@@ -256,7 +256,7 @@ func (p *pass) readBearers() *bearers {
 		if q.Kernel || q.Gone() {
 			continue
 		}
-		env, err := p.snap.Environ(q.PID)
+		env, err := p.environ(q)
 		switch {
 		case err == nil:
 			for _, name := range []string{envID, envAttempt} {
@@ -267,7 +267,7 @@ func (p *pass) readBearers() *bearers {
 			}
 		case isGone(err):
 		case errors.Is(err, procscan.ErrNoEnviron):
-			b.known = false // it is just starting a program, or ending
+			b.known = false
 		default:
 			// Programs that guard a secret hide their environment, and are no runtime.
 			if _, session := p.runtimes.Match(q.Args, p.exe(q.PID)); session {
@@ -276,6 +276,23 @@ func (p *pass) readBearers() *bearers {
 		}
 	}
 	return b
+}
+
+// environ reads the environment of a process of the pass, and looks again at one that was
+// just starting a program, or ending.
+func (p *pass) environ(q procscan.Proc) (procscan.Env, error) {
+	env, err := p.snap.Environ(q.PID)
+	if !errors.Is(err, procscan.ErrNoEnviron) {
+		return env, err
+	}
+	again, err := p.sys.Chain(q.PID)
+	if err != nil {
+		return procscan.Env{}, err
+	}
+	if now, ok := again.Get(q.PID); !ok || now.Start != q.Start || now.Gone() {
+		return procscan.Env{}, procscan.ErrGone
+	}
+	return again.Environ(q.PID)
 }
 
 // dedicatedSocket is the socket of the tmux server that this library starts for a row.

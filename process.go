@@ -195,6 +195,9 @@ func (t *table) verdict(id ProcessID) Verdict {
 	if err != nil {
 		return Unknown
 	}
+	if id.BootID != here.BootID || id.HostID != "" && id.HostID != here.HostID {
+		return Judge(id, Sighting{Here: here}) // no look at this machine's processes tells more
+	}
 	seen := Sighting{Here: here}
 	st, err := t.sys.Stat(id.PID)
 	switch {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -256,20 +257,27 @@ func (s *Store) forget(names []string) {
 
 // readAll fills rows with those of names; one that has vanished is nil.
 func (s *Store) readAll(f *folder.Folder, names []string, rows []*row, warm bool) error {
-	half := func(lo, hi int) (err error) {
-		for i := lo; i < hi; i++ {
-			if rows[i], err = s.read(f, names[i], warm); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
+	const step = 16 // what a reader takes at a time, so that a slow one holds up no other
+	var taken atomic.Int64
+	some := func() (err error) {
+		for {
+			hi := int(taken.Add(step))
+			if hi-step >= len(names) {
+				return nil
+			}
+			for i := hi - step; i < min(hi, len(names)); i++ {
+				if rows[i], err = s.read(f, names[i], warm); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
 			}
 		}
-		return nil
 	}
-	if len(names) < 32 || runtime.GOMAXPROCS(0) < 2 {
-		return half(0, len(names))
+	if len(names) < 2*step || runtime.GOMAXPROCS(0) < 2 {
+		return some()
 	}
 	second := make(chan error, 1)
-	go func() { second <- half(len(names)/2, len(names)) }()
-	return errors.Join(half(0, len(names)/2), <-second)
+	go func() { second <- some() }()
+	return errors.Join(some(), <-second)
 }
 
 // listTries is how often a folder is listed again because it changed meanwhile.

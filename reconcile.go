@@ -259,6 +259,15 @@ func (p *planner) restore() Action {
 	case !launched.IsZero() && ob.Launched == Gone:
 		fail.Reason = "the launched process has ended"
 		return fail
+	case !launched.IsZero() && ob.Attempt.Seen == Unknown:
+		return unclear("restore: whether the launched process has passed its gate is not known")
+	case !launched.IsZero() && ob.Attempt.AtGate:
+		// Its coordinator ended before it let it pass: it is no agent, and will be none.
+		if !p.old() {
+			return Action{}
+		}
+		fail.Reason = "the launched process was not let through its gate"
+		return fail
 	case !launched.IsZero() && ob.LaunchedAge >= ob.ackGrace() && ob.LaunchedAge > 0:
 		return Action{TakeOver: true, Event: EventConfirmRestore, Process: launched}
 	case !launched.IsZero():

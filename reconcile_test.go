@@ -177,14 +177,23 @@ var planRows = []struct {
 	}),
 		quietly(func(ob *Observation) { ob.Launched = Running }), Action{TakeOver: true, Event: EventFailRestore}, "launched" + ofLease},
 	{"restore: launched, runs, young", caught(PhaseFrozen, OpRestore, func(e *Entry) { e.Restore.Launched = secondProc }),
-		quietly(func(ob *Observation) { ob.Launched, ob.LaunchedAge = Running, 19*time.Second }), Action{}, "launched" + ofLease},
+		quietly(func(ob *Observation) { ob.Launched, ob.LaunchedAge = Running, 19*time.Second }), Action{}, "launched attempt" + ofLease},
 	{"restore: launched, runs, age not known", caught(PhaseFrozen, OpRestore, func(e *Entry) { e.Restore.Launched = secondProc }),
-		quietly(func(ob *Observation) { ob.Launched, ob.LaunchedAge = Running, 0 }), Action{}, "launched" + ofLease},
+		quietly(func(ob *Observation) { ob.Launched, ob.LaunchedAge = Running, 0 }), Action{}, "launched attempt" + ofLease},
 	{"restore: launched, runs, older", caught(PhaseFrozen, OpRestore, func(e *Entry) { e.Restore.Launched = secondProc }),
 		quietly(func(ob *Observation) { ob.Launched, ob.LaunchedAge = Running, 20*time.Second }),
-		Action{TakeOver: true, Event: EventConfirmRestore, Process: secondProc}, "launched" + ofLease},
+		Action{TakeOver: true, Event: EventConfirmRestore, Process: secondProc}, "launched attempt" + ofLease},
 	{"restore: launched, runs, longer grace", caught(PhaseFrozen, OpRestore, func(e *Entry) { e.Restore.Launched = secondProc }),
-		quietly(func(ob *Observation) { ob.Launched, ob.LaunchedAge, ob.AckGrace = Running, 20*time.Second, time.Minute }), Action{}, "launched" + ofLease},
+		quietly(func(ob *Observation) { ob.Launched, ob.LaunchedAge, ob.AckGrace = Running, 20*time.Second, time.Minute }), Action{}, "launched attempt" + ofLease},
+	{"restore: launched, still at its gate, young", caught(PhaseFrozen, OpRestore, func(e *Entry) { e.Restore.Launched = secondProc }),
+		quietly(func(ob *Observation) {
+			ob.Launched, ob.Lease.BootSec = Running, 1119
+			ob.Attempt = CarrierSighting{Seen: Running, Process: secondProc, AtGate: true}
+		}), Action{}, "launched attempt" + ofLease},
+	{"restore: launched, still at its gate", caught(PhaseFrozen, OpRestore, func(e *Entry) { e.Restore.Launched = secondProc }),
+		quietly(func(ob *Observation) {
+			ob.Launched, ob.Attempt = Running, CarrierSighting{Seen: Running, Process: secondProc, AtGate: true}
+		}), Action{TakeOver: true, Event: EventFailRestore}, "launched attempt" + ofLease},
 	{"restore: launched, gone", caught(PhaseFrozen, OpRestore, func(e *Entry) { e.Restore.Launched = secondProc }), quietly(nil),
 		Action{TakeOver: true, Event: EventFailRestore}, "launched" + ofLease},
 	{"restore: not launched, a survivor", caught(PhaseFrozen, OpRestore, nil),
@@ -395,7 +404,7 @@ func TestHeldLeaseAsksForAttention(t *testing.T) {
 			}
 			held.Lease.BootSec = 1600
 			a := Plan(e, held, now)
-			if a.Attention == "" || a.Event != EventNone {
+			if a.Attention == "" || a.Event != EventNone || strings.Contains(a.Attention, "not known") != (v == Unknown) {
 				t.Errorf("%s, after ten minutes: %+v", v, a)
 			}
 			a.note(&e, now)

@@ -11,7 +11,7 @@ import (
 // evidence taken away: what is missing gives unknown, never a wrong death.
 func TestResolveProcess(t *testing.T) {
 	bound, unbound := testRow("x", hasProcess(10)), testRow("x")
-	carrier := carrierSight{seen: Running, process: matchProcess(20)}
+	carrier := carrierSight{seen: Running, process: valueProcess(20)}
 	tests := []struct {
 		name    string
 		row     Entry
@@ -36,7 +36,7 @@ func TestResolveProcess(t *testing.T) {
 		{"never had one, none carries the id", unbound, Unknown, carrierSight{seen: Gone}, "", Gone, 0},
 		{"never had one, in a partial view", unbound, Unknown, carrierSight{seen: Gone}, "hidden", Unknown, 0},
 		{"never had one, one may carry the id", unbound, Unknown, carrierSight{why: "unreadable"}, "", Unknown, 0},
-		{"never had one, a shell carries the id", unbound, Unknown, carrierSight{seen: Running, waiting: matchProcess(21)}, "", Unknown, 0},
+		{"never had one, a shell carries the id", unbound, Unknown, carrierSight{seen: Running, waiting: valueProcess(21)}, "", Unknown, 0},
 		{"a pid without start ticks is no process", tweak(unbound, func(e *Entry) { e.PID = 10 }), Unknown, carrierSight{seen: Gone}, "", Gone, 0},
 	}
 	for _, test := range tests {
@@ -68,11 +68,11 @@ func TestUnknownProcessSaysWhy(t *testing.T) {
 		"another time namespace": func(p *ProcessID) { p.TimeNamespace = 7 },
 		"cannot be looked at":    func(*ProcessID) {},
 	} {
-		if got := unknownProcess(tweak(matchProcess(10), change), testHere); !strings.Contains(got, want) {
+		if got := unknownProcess(tweak(valueProcess(10), change), testHere); !strings.Contains(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if got := unknownProcess(matchProcess(10), ProcessID{}); !strings.Contains(got, "this machine") {
+	if got := unknownProcess(valueProcess(10), ProcessID{}); !strings.Contains(got, "this machine") {
 		t.Error(got)
 	}
 }

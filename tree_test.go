@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -35,6 +36,8 @@ const (
 	nodeVar   = "LEDGER_TEST_NODE"   // the node as JSON
 	orphanVar = "LEDGER_TEST_ORPHAN" // start the node, and end
 	readerVar = "LEDGER_TEST_READER" // what to do in a namespace; see inNamespace
+
+	noRaceSleep = "GORACE=atexit_sleep_ms=0" // the race detector makes every process end a second late
 )
 
 func init() {
@@ -95,7 +98,7 @@ func startNode(n node) *exec.Cmd {
 	}
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: n.Args, Dir: n.Dir,
-		Env:   append(append([]string{}, n.Env...), nodeVar+"="+string(text)),
+		Env:   append(slices.Clone(n.Env), nodeVar+"="+string(text), noRaceSleep),
 		Stdin: os.Stdin, Stderr: os.Stderr, ExtraFiles: []*os.File{os.NewFile(3, "report")},
 	}
 	if err := cmd.Start(); err != nil {
@@ -109,7 +112,7 @@ func startNode(n node) *exec.Cmd {
 // At the end of the test every process of the tree has ended.
 func growTree(t *testing.T, root node) map[string]int {
 	t.Helper()
-	pids, stop := startTree(root)
+	pids, stop := startTree(root, true)
 	t.Cleanup(func() {
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -121,7 +124,8 @@ func growTree(t *testing.T, root node) map[string]int {
 	return pids
 }
 
-func startTree(root node) (pids map[string]int, stop func() error) {
+// startTree starts a tree; one that is no orphan is a child of the test itself.
+func startTree(root node, orphan bool) (pids map[string]int, stop func() error) {
 	fail := func(err error) (map[string]int, func() error) { return nil, func() error { return err } }
 	in, hold, err := os.Pipe()
 	if err != nil {
@@ -137,10 +141,17 @@ func startTree(root node) (pids map[string]int, stop func() error) {
 		return fail(err)
 	}
 	cmd := &exec.Cmd{
-		Path: "/proc/self/exe", Args: []string{"orphan"}, Env: []string{nodeVar + "=" + string(text), orphanVar + "=1"},
+		Path: "/proc/self/exe", Args: []string{"orphan"}, Env: []string{nodeVar + "=" + string(text), noRaceSleep, orphanVar + "=1"},
 		Stdin: in, Stderr: os.Stderr, ExtraFiles: []*os.File{out},
 	}
-	err = cmd.Run()
+	if orphan {
+		err = cmd.Run()
+	} else {
+		cmd.Args, cmd.Env, cmd.Dir = root.Args, append(slices.Clone(root.Env), cmd.Env[:2]...), root.Dir
+		if err = cmd.Start(); err == nil {
+			go cmd.Wait()
+		}
+	}
 	in.Close()
 	out.Close()
 	if err != nil {
@@ -276,7 +287,7 @@ var namespaced = map[string]func(arg string) error{}
 func inNamespace(t *testing.T, flags uintptr, name, arg string) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), readerVar+"="+name+" "+arg)
+	cmd.Env = append(os.Environ(), readerVar+"="+name+" "+arg, noRaceSleep)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags, Pdeathsig: syscall.SIGKILL}
 	if flags&syscall.CLONE_NEWUSER != 0 {
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}

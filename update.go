@@ -145,20 +145,20 @@ func prepare(r *row, limit int, edit func(*Entry) (verdict, error)) (prepared, e
 	if v == remove {
 		return prepared{entry: e, remove: true}, nil
 	}
-	old, encErr := encodeEntry(&r.entry)
+	same := r.entry // as it would be written, had edit changed nothing
+	same.Revision++
+	old, encErr := encodeEntry(&same)
 	if encErr != nil {
 		return prepared{}, encErr
 	}
+	e.Revision++
 	data, encErr := encodeEntry(&e)
 	if encErr != nil {
 		return prepared{}, fmt.Errorf("%w: %w", ErrInvalid, encErr)
 	}
 	if bytes.Equal(old, data) {
+		e.Revision--
 		return prepared{entry: e}, err
-	}
-	e.Revision++
-	if data, encErr = encodeEntry(&e); encErr != nil {
-		return prepared{}, encErr
 	}
 	if len(data) > limit {
 		return prepared{}, fmt.Errorf("ledger: %w: row %q would have %d bytes, at most %d are allowed", ErrInvalid, e.LedgerID, len(data), limit)

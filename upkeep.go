@@ -100,13 +100,19 @@ func (s *Store) Tidy(ctx context.Context) (Tidied, error) {
 		return t, err
 	}
 	var due []string
-	held, busy, now := map[string]bool{}, stripes{}, s.now()
-	_, err := s.scan(ctx, dirSessions, func(name string, r *row) bool {
+	busy, now := stripes{}, s.now()
+	loose, err := s.claimNames() // less those that rows in sessions/ hold
+	if err != nil {
+		return t, err
+	}
+	_, err = s.scan(ctx, dirSessions, func(name string, r *row) bool {
 		if r.err != nil {
 			return true
 		}
 		for _, c := range s.claimsOf(&r.entry) {
-			held[c.file()] = s.procs.verdict(c.process) != Gone
+			if name := c.file(); loose[name] && s.procs.verdict(c.process) != Gone {
+				delete(loose, name)
+			}
 		}
 		if isDue(&r.entry, now) && len(due) < maxFiled {
 			due = append(due, r.entry.LedgerID)
@@ -121,7 +127,7 @@ func (s *Store) Tidy(ctx context.Context) (Tidied, error) {
 			return t, err
 		}
 	}
-	if err := s.clearClaims(ctx, busy, held, &t); err != nil {
+	if err := s.clearClaims(ctx, busy, loose, &t); err != nil {
 		return t, err
 	}
 	return t, s.clearTemps(ctx, &t)
@@ -146,7 +152,7 @@ func (s *Store) file(ctx context.Context, busy stripes, ids []string, t *Tidied)
 	for _, id := range ids {
 		switch moved, err := s.fileRow(ctx, busy, from, to, id); {
 		case err != nil:
-			t.Warnings = append(t.Warnings, fmt.Errorf("ledger: file %q: %w", id, err))
+			t.Warnings = append(t.Warnings, &rowError{id, err})
 		case moved:
 			t.Filed = append(t.Filed, id)
 		}
@@ -156,6 +162,15 @@ func (s *Store) file(ctx context.Context, busy stripes, ids []string, t *Tidied)
 	}
 	return errors.Join(writeError("filed", to.Sync()), writeError("filed", from.Sync()))
 }
+
+// rowError says which row could not be filed.
+type rowError struct {
+	id  string
+	err error
+}
+
+func (e *rowError) Error() string { return fmt.Sprintf("ledger: file %q: %v", e.id, e.err) }
+func (e *rowError) Unwrap() error { return e.err }
 
 // fileRow moves one row under its lock, so that no writer brings the old name back.
 func (s *Store) fileRow(ctx context.Context, busy stripes, from, to *durable.Dir, id string) (moved bool, err error) {
@@ -190,28 +205,43 @@ func (r *row) sameIn(dir, name string) bool {
 	return err == nil && stamp == r.stamp
 }
 
-// clearClaims removes the claims that no row holds. held names those that the rows in
-// sessions/ hold, true where the process is not gone; only the others are looked at, under
-// the lock of their key.
-func (s *Store) clearClaims(ctx context.Context, busy stripes, held map[string]bool, t *Tidied) error {
+// claimNames lists the claims.
+func (s *Store) claimNames() (map[string]bool, error) {
 	f, err := s.open(dirClaims)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return fmt.Errorf("ledger: claims: %w", err)
+		return nil, fmt.Errorf("ledger: claims: %w", err)
 	}
 	defer f.Close()
 	names, err := f.Names()
 	if err != nil {
+		return nil, fmt.Errorf("ledger: claims: %w", err)
+	}
+	claims := make(map[string]bool, len(names))
+	for _, name := range names {
+		switch kind, _, _ := strings.Cut(name, "-"); kind {
+		case claimProcess, claimConversation, claimPlace:
+			claims[name] = true
+		}
+	}
+	return claims, nil
+}
+
+// clearClaims removes those of the loose claims that no row holds, each under the lock of
+// its key.
+func (s *Store) clearClaims(ctx context.Context, busy stripes, loose map[string]bool, t *Tidied) error {
+	if len(loose) == 0 {
+		return nil
+	}
+	f, err := s.open(dirClaims)
+	if err != nil {
 		return fmt.Errorf("ledger: claims: %w", err)
 	}
+	defer f.Close()
 	looked := 0
-	for _, name := range names {
-		kind, _, _ := strings.Cut(name, "-")
-		if held[name] || kind != claimProcess && kind != claimConversation && kind != claimPlace {
-			continue
-		}
+	for name := range loose {
 		if looked++; looked > maxFiled {
 			break
 		}

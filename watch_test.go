@@ -178,3 +178,61 @@ func TestWatchSaysWhenTheLedgerGoesAway(t *testing.T) {
 	}
 	t.Fatal("it ended in silence")
 }
+
+// BenchmarkWatchExit measures from the kill of a live process to its change: at most 50 ms
+// (09-quality.md).
+func BenchmarkWatchExit(b *testing.B) {
+	s := newStore(b, nil)
+	ctx, cancel := context.WithCancel(b.Context())
+	seen := make(chan Change)
+	go func() {
+		defer close(seen)
+		for c, err := range s.Watch(ctx) {
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			seen <- c
+		}
+	}()
+	defer func() {
+		cancel()
+		for range seen {
+		}
+	}()
+	// A row that is there when the watch is set is no change: the first is written until
+	// it is noticed.
+	first, _ := enrolled(b, s, Entry{})
+	for noticed := false; !noticed; {
+		apply(b, s, first.LedgerID, IntendKill())
+		apply(b, s, first.LedgerID, WithdrawKill())
+		select {
+		case <-seen:
+			noticed = true
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	var total time.Duration
+	n := 0
+	for b.Loop() {
+		b.StopTimer()
+		e, cmd := enrolled(b, s, Entry{})
+		for c := range seen {
+			if c.ID == e.LedgerID {
+				break
+			}
+		}
+		b.StartTimer()
+		began := time.Now()
+		cmd.Process.Kill()
+		for c := range seen {
+			if c.ID == e.LedgerID && c.Kind == ChangeExited {
+				break
+			}
+		}
+		total += time.Since(began)
+		n++
+		cmd.Wait()
+	}
+	b.ReportMetric(float64(total.Microseconds())/1000/float64(n), "ms/exit")
+}

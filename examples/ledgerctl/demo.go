@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -10,14 +9,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/sessionledger/ledger"
 )
-
-// The demo's agent is this program under another name, so that it needs no account and
-// nothing that is not here. See demoAgent.
-const demoAgentEnv = "LEDGERCTL_DEMO_AGENT"
 
 // step is what the demo prints at each step.
 type step struct {
@@ -44,75 +40,158 @@ func demo(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error
 		} else {
 			defer os.RemoveAll(dir)
 		}
-		s, err := ledger.Open(filepath.Join(dir, "ledger"), &ledger.Options{Home: filepath.Join(dir, "home")})
-		if err != nil {
+		d := &demonstration{app: a, dir: dir, repo: filepath.Join(dir, "project")}
+		if err := d.prepare(ctx); err != nil {
 			return err
 		}
-		defer s.Close()
-		d := &demonstration{app: a, store: s, dir: dir, repo: filepath.Join(dir, "project")}
+		defer d.store.Close()
+		defer d.end()
 		return d.run(ctx)
 	}
 }
 
+// demonstration is the story of one agent, in a scratch folder.
 type demonstration struct {
 	*app
 	store     *ledger.Store
+	host      *ledger.Host
 	dir, repo string
 }
 
+// prepare makes a repository, a harmless agent on PATH, and an empty ledger.
+func (d *demonstration) prepare(ctx context.Context) error {
+	for _, tool := range []string{"git", "tmux"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return fmt.Errorf("the demo needs %s: %w", tool, err)
+		}
+	}
+	git := exec.CommandContext(ctx, "git", "init", "-q", d.repo)
+	git.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1")
+	if out, err := git.CombinedOutput(); err != nil {
+		return fmt.Errorf("git init: %w: %s", err, out)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	bin, home := filepath.Join(d.dir, "bin"), filepath.Join(d.dir, "home")
+	if err := errors.Join(os.Mkdir(bin, 0o700), os.Mkdir(home, 0o700), os.Symlink(self, filepath.Join(bin, "claude"))); err != nil {
+		return err
+	}
+	// All of it is for this process and its children alone.
+	err = errors.Join(os.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH")),
+		os.Setenv("HOME", home), os.Unsetenv("CLAUDE_CONFIG_DIR"), os.Setenv(demoAgentEnv, "1"))
+	if err != nil {
+		return err
+	}
+	d.store, err = ledger.Open(filepath.Join(d.dir, "ledger"), &ledger.Options{Home: home})
+	d.host = &ledger.Host{Store: d.store}
+	return err
+}
+
 func (d *demonstration) run(ctx context.Context) error {
-	if err := d.git(ctx, "init", "-q", d.repo); err != nil {
-		return fmt.Errorf("the demo needs git: %w", err)
-	}
-	agent, err := d.startAgent()
+	first, err := d.host.Launch(ctx, ledger.LaunchOptions{
+		Runtime: "claude", Argv: []string{"claude", "--session-id", demoConversation}, Dir: d.repo, SessionID: demoConversation,
+	})
 	if err != nil {
 		return err
 	}
-	defer agent.stop()
-	e, _, err := d.store.Enrol(ctx, agent.cmd.Process.Pid, &ledger.EnrolOptions{Runtime: "claude"})
+	if err := d.awaitWork(ctx, first.LedgerID); err != nil {
+		return err
+	}
+	if err := d.tell(ctx, "launch", first.LedgerID, "An agent runs in a terminal of its own. It works, and nobody looks at it."); err != nil {
+		return err
+	}
+	if err := syscall.Kill(first.PID, syscall.SIGKILL); err != nil {
+		return err
+	}
+	if err := d.awaitState(ctx, first.LedgerID, ledger.LivenessOrphaned); err != nil {
+		return err
+	}
+	if err := d.tell(ctx, "kill -9", first.LedgerID, "Its process is gone without a word. Nothing is lost, and nothing is guessed."); err != nil {
+		return err
+	}
+	if err := d.sweep(ctx, first.LedgerID); err != nil {
+		return err
+	}
+	second, err := d.host.Reopen(ctx, first.LedgerID, ledger.AttachOptions{})
 	if err != nil {
 		return err
 	}
-	id := e.LedgerID
-	if err := d.tell(ctx, "enrol", id, "A running agent is adopted: its process, folder and conversation are on record."); err != nil {
+	if err := d.tell(ctx, "reopen", second.LedgerID, "Its own conversation is resumed, as a session that knows which one it continues."); err != nil {
 		return err
 	}
-	if err := agent.say("add a greeting"); err != nil {
+	if _, err := d.host.Kill(ctx, second.LedgerID, ledger.KillOptions{Reason: "the demo is over"}); err != nil {
 		return err
 	}
-	if err := d.tell(ctx, "work", id, "It works: its transcript grows, and a file in its project is uncommitted."); err != nil {
+	if err := d.tell(ctx, "kill", second.LedgerID, "This one is ended on purpose: processes first, then its work, then the record."); err != nil {
 		return err
 	}
-	agent.stop()
-	if err := d.tell(ctx, "kill -9", id, "Its process is gone without a word. Nothing is lost, and nothing is guessed."); err != nil {
+	if err := d.sweep(ctx, first.LedgerID); err != nil {
 		return err
 	}
-	r, err := ledger.Rescue(ctx, d.store, id, ledger.RescueOptions{})
+	return d.check(ctx)
+}
+
+// sweep makes one pass and tells what it did about a session.
+func (d *demonstration) sweep(ctx context.Context, id string) error {
+	report, err := ledger.Sweep(ctx, d.store, ledger.SweepOptions{})
 	if err != nil {
 		return err
 	}
-	if err := d.tell(ctx, "rescue", id, fmt.Sprintf("Its uncommitted work (%s) is kept as %s.", strings.Join(r.Paths, ", "), r.Ref)); err != nil {
-		return err
+	says := "A sweep looks at everything once."
+	for _, r := range report.Rescued {
+		if r.ID == id && r.Ref != "" {
+			says = fmt.Sprintf("A sweep finds it and keeps its uncommitted work (%s): git cherry-pick -n %s", strings.Join(r.Paths, ", "), r.Ref)
+		}
 	}
-	if _, err := (&ledger.Host{Store: d.store}).Kill(ctx, id, ledger.KillOptions{Reason: "the demo is over"}); err != nil {
-		return err
+	for _, c := range report.Closed {
+		if c.ID == id {
+			says = "A sweep closes what the other session has taken up: " + c.Reason
+		}
 	}
-	if err := d.tell(ctx, "finish", id, "The session is finished on purpose, and stays on record."); err != nil {
-		return err
-	}
+	return d.tell(ctx, "sweep", id, says)
+}
+
+func (d *demonstration) check(ctx context.Context) error {
 	findings, err := d.store.Check(ctx)
 	if err != nil {
 		return err
 	}
 	for _, f := range findings {
-		return fmt.Errorf("the ledger is not whole: %s %s", f.Kind, f.Message)
+		if f.Broken {
+			return fmt.Errorf("the ledger is not whole: %s: %s", f.Kind, f.Message)
+		}
 	}
-	return d.print(step{Step: "check", Says: "Every rule of the ledger holds."})
+	return d.print(step{Step: "doctor", Says: "Every rule of the ledger holds."})
 }
 
-// tell prints where the session stands.
+// awaitWork waits until the agent has made its changes.
+func (d *demonstration) awaitWork(ctx context.Context, id string) error {
+	return d.await(ctx, id, func(st ledger.Status) bool { return st.Activity != "" })
+}
+
+func (d *demonstration) awaitState(ctx context.Context, id string, state ledger.Liveness) error {
+	return d.await(ctx, id, func(st ledger.Status) bool { return st.State == state })
+}
+
+func (d *demonstration) await(ctx context.Context, id string, ok func(ledger.Status) bool) error {
+	for {
+		sess, err := d.store.Session(ctx, id, nil)
+		if err != nil || ok(sess.Status) {
+			return err
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// tell prints where a session stands.
 func (d *demonstration) tell(ctx context.Context, what, id, says string) error {
-	sess, err := d.store.Session(ctx, id, &ledger.ClassifyOptions{Dirty: true})
+	sess, err := d.store.Session(ctx, id, nil)
 	if err != nil {
 		return err
 	}
@@ -124,70 +203,22 @@ func (d *demonstration) print(s step) error {
 		return d.line(s)
 	}
 	look := looks[s.State]
-	d.table(d.stdout, []string{"", "", ""}, [][]cell{{{fmt.Sprintf("%-8s", s.Step), "1"}, {fmt.Sprintf("%-15s", look.symbol+" "+string(s.State)), look.color}, {plain(s.Says), ""}}})
-	return nil
+	text := fmt.Sprintf("%-8s %-17s", s.Step, strings.TrimSpace(look.symbol+" "+string(s.State)))
+	if d.color {
+		text = "\x1b[" + orDash(look.color) + "m" + text + "\x1b[0m"
+	}
+	_, err := fmt.Fprintln(d.stdout, text+" "+plain(s.Says))
+	return err
 }
 
-func (d *demonstration) git(ctx context.Context, args ...string) error {
-	cmd := exec.CommandContext(ctx, "git", args...)
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("git %s: %w: %s", args[0], err, plain(string(out)))
+// end leaves nothing running, also after a step that failed.
+func (d *demonstration) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for e, err := range d.store.OpenEntries(ctx) {
+		// A sweep of the machine may have met a person's own agents: they are none of ours.
+		if err == nil && strings.HasPrefix(e.Mux.Socket, d.dir) {
+			_, _ = d.host.Kill(ctx, e.LedgerID, ledger.KillOptions{})
+		}
 	}
-	return nil
-}
-
-// agentProcess is the running stand-in. It answers each line with one.
-type agentProcess struct {
-	cmd     *exec.Cmd
-	in      *os.File
-	answers *bufio.Scanner
-}
-
-func (d *demonstration) startAgent() (*agentProcess, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	in, ours, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	const id = "00000000-0000-4000-8000-000000000001"
-	cmd := exec.Command(self)
-	cmd.Args = []string{"claude", "--session-id", id}
-	cmd.Dir, cmd.Stdin = d.repo, in
-	cmd.Env = []string{demoAgentEnv + "=" + id, "HOME=" + filepath.Join(d.dir, "home")}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		ours.Close()
-		return nil, err
-	}
-	p := &agentProcess{cmd, ours, bufio.NewScanner(out)}
-	if !p.answers.Scan() {
-		p.stop()
-		return nil, errors.New("the demo's agent did not start")
-	}
-	return p, nil
-}
-
-func (p *agentProcess) say(line string) error {
-	if _, err := fmt.Fprintln(p.in, line); err != nil {
-		return err
-	}
-	if !p.answers.Scan() {
-		return errors.New("the demo's agent did not answer")
-	}
-	return nil
-}
-
-// stop is kill -9. A second call does nothing.
-func (p *agentProcess) stop() {
-	p.in.Close()
-	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
 }

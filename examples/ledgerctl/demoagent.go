@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,17 +10,22 @@ import (
 	"time"
 )
 
-// demoAgent plays an agent CLI for the demo: it writes a transcript where Claude Code
-// would, edits a file for each line that it is told, and ends with its input.
-func demoAgent(id string, stdin io.Reader, stdout io.Writer) int {
-	if err := playAgent(id, stdin, stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "demo agent:", err)
-		return exitFailed
-	}
-	return exitDone
+// The demo's agent is this program under another name, so that it needs no account and
+// nothing that is not here. It plays Claude Code: it writes a transcript where that would
+// be, edits a file, and waits for its terminal to end.
+const (
+	demoAgentEnv     = "LEDGERCTL_DEMO_AGENT"
+	demoConversation = "00000000-0000-4000-8000-000000000001"
+)
+
+// demoLines are what a person asked, and what the agent did.
+var demoLines = []map[string]any{
+	{"type": "user", "message": map[string]any{"role": "user", "content": "add a greeting"}},
+	{"type": "assistant", "message": map[string]any{"role": "assistant", "content": []any{
+		map[string]any{"type": "tool_use", "name": "Write", "input": map[string]string{"file_path": "greeting.txt"}}}}},
 }
 
-func playAgent(id string, stdin io.Reader, stdout io.Writer) error {
+func demoAgent(args []string, stdin io.Reader) error {
 	cwd, err := os.Getwd()
 	if err != nil {
 		return err
@@ -36,30 +40,27 @@ func playAgent(id string, stdin io.Reader, stdout io.Writer) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	transcript, err := os.OpenFile(filepath.Join(dir, id+".jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	// --session-id and --resume name the conversation alike.
+	path := filepath.Join(dir, args[len(args)-1]+".jsonl")
+	transcript, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer transcript.Close()
-	fmt.Fprintln(stdout, "ready")
-	for lines := bufio.NewScanner(stdin); lines.Scan(); {
-		tool := map[string]any{"type": "tool_use", "name": "Write", "input": map[string]string{"file_path": "greeting.txt"}}
-		for kind, content := range map[string]any{"user": lines.Text(), "assistant": []any{tool}} {
-			line, err := json.Marshal(map[string]any{
-				"type": kind, "sessionId": id, "cwd": cwd, "timestamp": time.Now().UTC().Format(time.RFC3339),
-				"message": map[string]any{"role": kind, "content": content},
-			})
-			if err != nil {
-				return err
-			}
-			if _, err := transcript.Write(append(line, '\n')); err != nil {
-				return err
-			}
+	for _, line := range demoLines {
+		line["sessionId"], line["cwd"], line["timestamp"] = args[len(args)-1], cwd, time.Now().UTC().Format(time.RFC3339)
+		data, err := json.Marshal(line)
+		if err != nil {
+			return err
 		}
 		if err := os.WriteFile("greeting.txt", []byte("hello\n"), 0o600); err != nil {
 			return err
 		}
-		fmt.Fprintln(stdout, "done")
+		if _, err := transcript.Write(append(data, '\n')); err != nil {
+			return err
+		}
 	}
-	return nil
+	fmt.Println("(this is the demo's agent)")
+	_, err = io.Copy(io.Discard, stdin)
+	return err
 }

@@ -17,8 +17,12 @@ import (
 )
 
 func main() {
-	if id := os.Getenv(demoAgentEnv); id != "" {
-		os.Exit(demoAgent(id, os.Stdin, os.Stdout))
+	if os.Getenv(demoAgentEnv) != "" {
+		if err := demoAgent(os.Args, os.Stdin); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(exitFailed)
+		}
+		return
 	}
 	// A second interrupt kills at once: the ledger loses nothing by that.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -64,6 +68,8 @@ func commands() []command {
 		{"kill", "ID…", "end sessions for good, and keep their work", kill},
 		{"rescue", "ID", "keep the uncommitted work of a dead session", rescue},
 		{"rescues", "[REPO]", "list the rescued work of a repository", rescues},
+		{"sweep", "", "make the ledger true: enrol, rescue, close, settle, file", sweep},
+		{"reap", "", "end what hosting left behind", reap},
 		{"reconcile", "", "settle what a dead coordinator left half done", reconcile},
 		{"watch", "", "show changes and exits as they happen", watch},
 		{"doctor", "", "say what is wrong, and mend it where asked to", doctor},

@@ -63,14 +63,14 @@ func (d *Folder) read(name string, max int64) ([]byte, Stamp, error) {
 	data := make([]byte, stamp.Size+1)
 	for n := 0; ; {
 		m, err := retry(func() (int, error) { return unix.Read(fd, data[n:]) })
+		n += m
 		switch {
 		case err != nil:
 			return nil, stamp, d.wrap("read", name, err)
-		case m == 0:
-			return data[:n], stamp, nil
-		}
-		if n += m; n == len(data) {
+		case n == len(data):
 			return nil, stamp, d.wrap("read", name, errGrew)
+		case m == 0, int64(n) == stamp.Size: // the rest was asked for, and is not there
+			return data[:n], stamp, nil
 		}
 	}
 }

@@ -292,10 +292,15 @@ func TestReftableRepository(t *testing.T) {
 func TestForeignRepositoryIsNamedAsSuch(t *testing.T) {
 	needRoot(t)
 	s := newSandbox(t)
-	s.repo("r")
-	s.write(s.path("r/a"), "edited\n")
-	for _, p := range []string{"r", "r/.git"} {
-		must(s, os.Chown(s.path(p), 65534, 65534))
+	for dir, foreign := range map[string][]string{"tree": {""}, "dir": {".git"}, "r": {"", ".git"}} {
+		s.repo(dir)
+		for _, p := range foreign {
+			must(s, os.Chown(s.path(dir+"/"+p), 65534, 65534))
+		}
+		_, err := s.run.Describe(testContext(t), s.path(dir))
+		if p, ok := DescribeFast(s.path(dir)); ok || !errors.Is(err, ErrForeignOwner) {
+			t.Errorf("%s: DescribeFast %+v, Describe %v", dir, p, err)
+		}
 	}
 	if p, ok := DescribeFast(s.path("r/d")); ok {
 		t.Errorf("DescribeFast %+v", p)

@@ -15,7 +15,7 @@
 // Each child has an argument vector, a deadline, a process group of its own that is ended with
 // it, bounded output, no standard input but what it is given, and no terminal. Of the caller's
 // environment no GIT_ variable survives but those that say where git and its configuration are.
-// Hooks, fsmonitor, prompts, optional index locks, signing and the network are off; filters
+// Hooks, fsmonitor, prompts, optional index locks and the network are off; filters
 // (git-lfs and the like) run where git itself would run them for git add.
 //
 // # Durability

@@ -14,13 +14,10 @@ var overrides = [...]string{
 	"-c", "core.fsmonitor=", // empty is off for every version; "false" was once a program's name
 	"-c", "core.splitIndex=false", // a split scratch index would write into the git directory
 	"-c", "core.sparseCheckout=false", // the skip-worktree bits alone say what is absent on purpose
-	"-c", "core.ignoreStat=false", // would hide later edits
 	"-c", "core.safecrlf=false", // would refuse content for the sake of its line ends
 	"-c", "core.fsync=" + fsyncComponents,
 	"-c", "core.fsyncMethod=fsync",
-	"-c", "commit.gpgSign=false",
 	"-c", "i18n.commitEncoding=UTF-8",
-	"-c", "submodule.recurse=false",
 }
 
 // fixedEnv is set for every git child.

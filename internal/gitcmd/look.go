@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 )
 
@@ -41,7 +39,6 @@ func (w *work) status(ctx context.Context) (status, []string, error) {
 	}
 
 	var links, assumed, skipped []string
-	dirs := realDirs{root: w.repo.Root, known: map[string]bool{"": true}}
 	for _, e := range entries {
 		if e.gitlink {
 			links = append(links, e.path)
@@ -50,8 +47,10 @@ func (w *work) status(ctx context.Context) (status, []string, error) {
 			assumed = append(assumed, e.path)
 		}
 		// A file that a sparse checkout left out is not deleted. One that is there is work.
-		if e.skip && !e.gitlink && dirs.holds(e.path) {
-			skipped = append(skipped, e.path)
+		if e.skip && !e.gitlink {
+			if _, err := os.Lstat(w.path(e.path)); err == nil || !isAbsent(err) {
+				skipped = append(skipped, e.path)
+			}
 		}
 	}
 	if len(assumed)+len(skipped) == 0 {
@@ -144,38 +143,6 @@ func (l *lister) Write(p []byte) (int, error) {
 func indexDamaged(err error) bool {
 	var ge *Error
 	return errors.As(err, &ge) && ge.ExitCode == 128 && ge.Err == nil && strings.Contains(ge.Stderr, "index")
-}
-
-// realDirs tells whether a path of the working tree is there, below real folders only: what lies
-// behind a symbolic link does not belong to the tree.
-type realDirs struct {
-	root  string
-	known map[string]bool
-}
-
-func (d *realDirs) holds(path string) bool {
-	if !d.real(parent(path)) {
-		return false
-	}
-	_, err := os.Lstat(filepath.Join(d.root, filepath.FromSlash(path)))
-	return err == nil || !errors.Is(err, fs.ErrNotExist)
-}
-
-func (d *realDirs) real(dir string) bool {
-	is, ok := d.known[dir]
-	if !ok {
-		is = d.real(parent(dir))
-		if is {
-			info, err := os.Lstat(filepath.Join(d.root, filepath.FromSlash(dir)))
-			is = err == nil && info.IsDir()
-		}
-		d.known[dir] = is
-	}
-	return is
-}
-
-func parent(path string) string {
-	return path[:max(0, strings.LastIndexByte(path, '/'))]
 }
 
 func joinNUL(paths []string) []byte {

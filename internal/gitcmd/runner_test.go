@@ -90,6 +90,7 @@ func TestHungGitIsEndedWithItsChildren(t *testing.T) {
 func TestChildThatHoldsThePipeDoesNotHangUs(t *testing.T) {
 	s := newSandbox(t)
 	r := s.fakeGit("sleep 600 & echo $! > $HOME/child; exit 0")
+	r.Timeout = 10 * time.Minute
 	within(t, func() {
 		if _, err := r.DirtyCount(testContext(t), s.home); !errors.Is(err, ErrTimeout) {
 			t.Errorf("%v", err)

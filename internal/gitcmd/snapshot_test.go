@@ -236,11 +236,16 @@ func shapes() []shape {
 			name: "no identity, stale locks and signing",
 			make: func(s *sandbox) {
 				plain(s)
-				s.write(s.path("gitconfig"), "[user]\n\tuseConfigOnly = true\n")
+				s.write(s.path("gitconfig"), "[user]\n\tuseConfigOnly = true\n[i18n]\n\tcommitEncoding = latin1\n")
 				s.write(s.path("r/.git/index.lock"), "left by a crash")
 				s.write(s.path("r/.git/HEAD.lock"), "left by a crash")
 			},
 			held: workHeld, gone: workGone, paths: workPaths,
+			check: func(s *sandbox, snap Snapshot) {
+				if raw := s.git("r", "cat-file", "commit", snap.Commit); strings.Contains(raw, "\nencoding ") || strings.Contains(raw, "\ngpgsig ") {
+					s.t.Errorf("commit is\n%s", raw)
+				}
+			},
 		},
 		{
 			name: "names with newlines, quotes and bytes that are no text",
@@ -315,16 +320,19 @@ func shapes() []shape {
 			held: map[string]string{"d": "../elsewhere"}, gone: []string{"d/one"},
 		},
 		{
-			name: "FIFO and socket",
+			name: "FIFOs, one in place of a file, one in place of a conflict",
 			make: func(s *sandbox) {
-				s.repo("r")
-				must(s, os.Remove(s.path("r/a")))
-				must(s, mkfifo(s.path("r/a")))
+				diverge(s)
+				s.tryGit("r", "merge", "other")
+				for _, f := range []string{"a", "gone"} {
+					must(s, os.Remove(s.path("r/"+f)))
+					must(s, mkfifo(s.path("r/"+f)))
+				}
 				must(s, mkfifo(s.path("r/pipe")))
 				s.write(s.path("r/b"), "edited b\n")
 			},
-			held:    map[string]string{"a": "committed a\n", "b": "edited b\n"},
-			omitted: map[string]string{"a": "not a regular file"}, paths: []string{"b"},
+			held:    map[string]string{"a": "ours\n", "b": "edited b\n", "gone": "committed gone\n"},
+			omitted: map[string]string{"a": "not a regular file", "gone": "not a regular file"}, paths: []string{"b"},
 		},
 		{
 			name: "names that git refuses",
@@ -671,6 +679,14 @@ func TestSnapshotWhoseWorkIsAllInSubmodulesIsNeitherCleanNorFailed(t *testing.T)
 	s.write(s.path("r/sub/.git"), "gitdir: /no/such/place\n")
 	snap, err = s.run.Snapshot(testContext(t), s.options("r", "id2"))
 	if err == nil || snap.Ref != "" {
+		t.Errorf("%+v, %v", snap, err)
+	}
+
+	// Nor is the repository around it to be taken for it.
+	must(s, os.Remove(s.path("r/sub/.git")))
+	must(s, os.Mkdir(s.path("r/sub/.git"), 0o755))
+	snap, err = s.run.Snapshot(testContext(t), s.options("r", "id3"))
+	if o, ok := omission(snap, "sub/"); !errors.Is(err, ErrEmptySnapshot) || !ok || !strings.Contains(o.Reason, "cannot be read") {
 		t.Errorf("%+v, %v", snap, err)
 	}
 }

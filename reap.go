@@ -1,0 +1,270 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/sessionledger/ledger/tmux"
+)
+
+// ReapOptions say how a reap is made. The zero value is the default.
+type ReapOptions struct {
+	// Wait is how long a running sweep is waited for; 0: 2 min.
+	Wait time.Duration
+	// Tmux says how to run tmux; its Socket and Process are filled in. Its Timeout bounds
+	// each call; 0: 2 s.
+	Tmux tmux.Server
+}
+
+// ReapReport says what a [Reap] did.
+type ReapReport struct {
+	Probed []string `json:"probed"` // ids whose socket was asked
+	Reaped []Reaped `json:"reaped"` // what was ended or removed, and what could not be
+	// Complete says whether the list of rows stood still while it was read. Where it did
+	// not, a row that is not there may be.
+	Complete bool `json:"complete"`
+}
+
+// Reaped is what became of one socket.
+type Reaped struct {
+	ID      string `json:"id"`
+	Action  string `json:"action"`          // "end server" or "remove socket"
+	Outcome string `json:"outcome"`         // done, failed or unknown
+	Error   string `json:"error,omitempty"` // why not
+}
+
+const (
+	reapWait = 2 * time.Minute
+	maxProbe = 8 // sockets that one pass asks
+	probeFor = 2 * time.Second
+
+	dirSock = "sock"
+
+	reapServer = "end server"
+	reapSocket = "remove socket"
+)
+
+// Reap ends what hosting left behind, and nothing else: a tmux server that this library
+// started for a session (its socket lies under sock/, and every pane bears the session's
+// stamp), once the session is finished, nobody is attached and no process of a session
+// runs in it; and the socket file of a server that is provably gone. What cannot be found
+// out counts as attached. At most 8 sockets are asked in a pass, those first that were
+// asked longest ago.
+//
+// It waits for a running sweep, and fails with [ErrBusy] where that takes too long.
+func Reap(ctx context.Context, s *Store, opts ReapOptions) (ReapReport, error) {
+	rep := ReapReport{Probed: []string{}, Reaped: []Reaped{}}
+	if err := s.begin(ctx); err != nil {
+		return rep, err
+	}
+	unlock, err := s.lockFor(ctx, orDefault(opts.Wait, reapWait))
+	if err != nil {
+		return rep, err
+	}
+	defer unlock()
+	sockets, err := s.sockets()
+	if err != nil || len(sockets) == 0 {
+		return rep, err
+	}
+	r := &reaper{s: s, opts: opts, rep: &rep, open: map[string]Entry{}}
+	if err := r.read(ctx); err != nil {
+		return rep, err
+	}
+	cur, _ := s.loadCursors() // without them, the order is that of the names
+	for id := range cur.Probed {
+		if !slices.Contains(sockets, id) {
+			delete(cur.Probed, id)
+		}
+	}
+	slices.SortStableFunc(sockets, func(a, b string) int {
+		return cmp.Or(cur.Probed[a].Compare(cur.Probed[b]), cmp.Compare(a, b))
+	})
+	for _, id := range sockets[:min(maxProbe, len(sockets))] {
+		if err = ctx.Err(); err != nil {
+			break
+		}
+		rep.Probed = append(rep.Probed, id)
+		r.reap(ctx, id)
+		cur.Probed[id] = s.now()
+	}
+	if saveErr := s.saveCursors(cur); saveErr != nil {
+		s.logger.Warn("reap", "error", saveErr)
+	}
+	return rep, err
+}
+
+// sockets lists the ids that have a socket under sock/, in order.
+func (s *Store) sockets() (ids []string, err error) {
+	entries, err := os.ReadDir(s.path(dirSock))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		if e.Type() == fs.ModeSocket && isPlainID(e.Name()) {
+			ids = append(ids, e.Name())
+		}
+	}
+	return ids, err
+}
+
+// reaper is one pass.
+type reaper struct {
+	s    *Store
+	opts ReapOptions
+	rep  *ReapReport
+	open map[string]Entry // open rows by id
+}
+
+func (r *reaper) read(ctx context.Context) error {
+	whole, err := r.s.scan(ctx, dirSessions, func(_ string, row *row) bool {
+		if row.err == nil && row.entry.IsOpen() {
+			r.open[row.entry.LedgerID] = row.entry
+		}
+		return true
+	})
+	r.rep.Complete = whole
+	return err
+}
+
+func (r *reaper) did(id, action string, err error) {
+	done := Reaped{ID: id, Action: action, Outcome: OutcomeOf(err)}
+	if err != nil {
+		done.Error = err.Error()
+	}
+	r.rep.Reaped = append(r.rep.Reaped, done)
+	r.s.logger.Info("reaped", "session", id, "action", action, "outcome", done.Outcome, "error", done.Error)
+}
+
+func (r *reaper) server(id string) tmux.Server {
+	srv := r.opts.Tmux
+	srv.Socket, srv.Name = r.s.path(dirSock, id), ""
+	srv.Timeout = orDefault(srv.Timeout, probeFor)
+	return srv
+}
+
+// reap asks one socket, and does what the answer proves.
+func (r *reaper) reap(ctx context.Context, id string) {
+	row := r.s.sightRow(id)
+	if row.state == rowThere && row.entry.Lease != nil {
+		return // somebody is at it
+	}
+	srv := r.server(id)
+	before, err := os.Lstat(srv.Socket)
+	if err != nil {
+		return
+	}
+	list, err := srv.List(ctx)
+	if err != nil {
+		if srv.Presence(err) == tmux.Absent && r.serverGone(&row.entry) {
+			r.did(id, reapSocket, removeSame(srv.Socket, before))
+		}
+		return
+	}
+	if !r.over(row) || !ours(list, id) || !r.idle(ctx, list.Server, id) {
+		return
+	}
+	// A second look right before, since it takes time to look for processes.
+	again, err := srv.List(ctx)
+	if err != nil || again.Server.Same(list.Server) != tmux.Present || !ours(again, id) || !r.over(r.s.sightRow(id)) {
+		return
+	}
+	if err = srv.KillServer(ctx, list.Server); err != nil {
+		err = fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	r.did(id, reapServer, err)
+	if err == nil {
+		_ = removeSame(srv.Socket, before) // tmux has done so, as a rule
+	}
+}
+
+// over reports whether the session is finished. A row that is gone is, where all rows
+// could be listed.
+func (r *reaper) over(row rowSight) bool {
+	switch row.state {
+	case rowThere:
+		return !row.entry.IsOpen() && row.entry.Lease == nil
+	case rowAbsent:
+		return r.rep.Complete
+	}
+	return false
+}
+
+// serverGone reports whether the recorded server may be what the socket was: a row that
+// names a server which still runs contradicts a refused connection.
+func (r *reaper) serverGone(e *Entry) bool {
+	return e.PaneServer.IsZero() || r.s.procs.verdict(e.PaneServer) == Gone
+}
+
+// ours reports whether a server was started for the session, with nobody attached: every
+// pane bears the session's stamp. A window that a person opened there does not.
+func ours(l tmux.Listing, id string) bool {
+	for _, p := range l.Panes {
+		if p.Ledger != id {
+			return false
+		}
+	}
+	for _, s := range l.Sessions {
+		if s.Attached != 0 {
+			return false
+		}
+	}
+	return len(l.Panes) > 0
+}
+
+// idle reports whether no process of a session runs below the server: none that runs a
+// runtime, none that an open row names, none that carries the session's id and runs one.
+func (r *reaper) idle(ctx context.Context, server tmux.ServerID, id string) bool {
+	p, err := r.s.newPass(ctx)
+	if err != nil || !p.whole {
+		return false
+	}
+	q, ok := p.snap.Get(server.PID)
+	if !ok || server.StartTicks != 0 && q.Start != server.StartTicks {
+		return false // it answers, and is not to be seen: in another namespace
+	}
+	sessions := map[int]bool{}
+	for _, c := range p.candidates() {
+		if c.carries.id == id {
+			return false
+		}
+		sessions[c.process.PID] = true
+	}
+	for _, e := range r.open {
+		switch p.verdict(r.s.procs, e.Process()) {
+		case Running:
+			sessions[e.PID] = true
+		case Unknown:
+			if e.PaneServer.PID == server.PID {
+				return false
+			}
+		}
+	}
+	for pid := range sessions {
+		for above := range p.snap.Ancestors(pid) {
+			if above.PID == server.PID {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// removeSame removes a socket file, unless it is another one by now.
+func removeSame(path string, before fs.FileInfo) error {
+	now, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !os.SameFile(before, now):
+		return fmt.Errorf("%w: another socket has its place", ErrUnknown)
+	}
+	return os.Remove(path)
+}
