@@ -93,5 +93,6 @@ var remedies = map[ledger.FindingKind]string{
 	ledger.FindAttention: "look at it: ledgerctl show ID",
 	ledger.FindLock:      "it goes with its process, which may still be at work",
 	ledger.FindMode:      "take the others' rights away: chmod go-rwx PATH",
+	ledger.FindTemp:      "clear it: ledgerctl sweep",
 	ledger.FindSchema:    "change it with the newer version",
 }

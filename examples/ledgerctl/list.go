@@ -94,11 +94,7 @@ func (a *app) listTable(found []ledger.Session, damaged []*ledger.DamagedError, 
 	default:
 		fmt.Fprintln(a.stdout, "No sessions. Adopt a running agent with: ledgerctl enrol -runtime NAME -pid N")
 	}
-	for _, sess := range found {
-		if e := sess.Entry; e.RescueRef != "" && e.IsOpen() {
-			fmt.Fprintln(a.stdout, "Rescued work waits: "+cherryPick(e.RepoRoot, e.RescueRef))
-		}
-	}
+	a.listRescues(found)
 	switch {
 	case len(damaged) > 0:
 		a.tip("\nA damaged row is set aside by: ledgerctl doctor -repair ID")
@@ -106,6 +102,22 @@ func (a *app) listTable(found []ledger.Session, damaged []*ledger.DamagedError, 
 		a.tip("\nReopen an orphaned session, where it was, by: ledgerctl attach ID")
 	case len(found) > 0:
 		a.tip("\nEverything about one, by the beginning of its id: ledgerctl show ID")
+	}
+}
+
+// listRescues says how to bring the rescued work of sessions back.
+func (a *app) listRescues(found []ledger.Session) {
+	const most = 10 // of all finished sessions there can be any number
+	n := 0
+	for _, sess := range found {
+		if e := sess.Entry; e.RescueRef != "" {
+			if n++; n <= most {
+				fmt.Fprintln(a.stdout, "Rescued work waits: "+cherryPick(e.RepoRoot, e.RescueRef))
+			}
+		}
+	}
+	if n > most {
+		fmt.Fprintf(a.stdout, "More rescued work waits in %s: ledgerctl rescues REPO\n", count(n-most, "session"))
 	}
 }
 
