@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/sessionledger/ledger"
@@ -102,7 +101,7 @@ func (d *demonstration) run(ctx context.Context) error {
 	if err := d.tell(ctx, "launch", first.LedgerID, "An agent runs in a terminal of its own. It works, and nobody looks at it."); err != nil {
 		return err
 	}
-	if err := syscall.Kill(first.PID, syscall.SIGKILL); err != nil {
+	if err := killHard(first.PID); err != nil {
 		return err
 	}
 	if err := d.awaitState(ctx, first.LedgerID, ledger.LivenessOrphaned); err != nil {
@@ -164,6 +163,16 @@ func (d *demonstration) check(ctx context.Context) error {
 		}
 	}
 	return d.print(step{Step: "doctor", Says: "Every rule of the ledger holds."})
+}
+
+// killHard is kill -9.
+func killHard(pid int) error {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	defer p.Release()
+	return p.Kill()
 }
 
 // awaitWork waits until the agent has made its changes.
