@@ -16,15 +16,15 @@ import (
 func (sw *sweeper) file(ctx context.Context) error {
 	pending := sw.pendingEdges(ctx)
 	var due []string
-	loose, looseErr := sw.s.claimNames() // less those that rows in sessions/ hold
+	held := map[string]bool{} // claims that rows in sessions/ hold, less those of processes that are gone
 	for _, r := range sw.rows {
 		e := r.now
 		if e == nil {
 			continue
 		}
 		for _, c := range sw.s.claimsOf(e) {
-			if name := c.file(); loose[name] && sw.verdict(c.process) != Gone {
-				delete(loose, name)
+			if sw.verdict(c.process) != Gone {
+				held[c.file()] = true
 			}
 		}
 		// One that a person has not heard of yet waits for the next pass.
@@ -33,7 +33,7 @@ func (sw *sweeper) file(ctx context.Context) error {
 		}
 	}
 	var t Tidied
-	errs := []error{looseErr}
+	var errs []error
 	busy := stripes{}
 	if len(due) > 0 {
 		var batch []string
@@ -54,7 +54,7 @@ func (sw *sweeper) file(ctx context.Context) error {
 	if len(t.Filed) > 0 {
 		sw.s.logger.Info("filed", "rows", len(t.Filed))
 	}
-	errs = append(errs, sw.s.clearClaims(ctx, busy, loose, &t), sw.s.clearTemps(ctx, &t))
+	errs = append(errs, sw.s.clearClaims(ctx, busy, held, &t), sw.s.clearTemps(ctx, &t))
 	for _, err := range t.Warnings {
 		id := ""
 		if about := (*rowError)(nil); errors.As(err, &about) {

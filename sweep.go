@@ -99,7 +99,7 @@ func Sweep(ctx context.Context, s *Store, opts SweepOptions) (Report, error) {
 		sw.h = &Host{Store: s}
 	}
 	if sw.opts.Mux == nil {
-		sw.opts.Mux = s.ProbeMux
+		sw.opts.Mux = s.probeMux(sw.h.Servers)
 	}
 	if sw.opts.Panes == nil {
 		sw.opts.Panes = s.panesOnce()
