@@ -74,7 +74,8 @@ func (d *demonstration) prepare(ctx context.Context) error {
 		return err
 	}
 	bin, home := filepath.Join(d.dir, "bin"), filepath.Join(d.dir, "home")
-	if err := errors.Join(os.Mkdir(bin, 0o700), os.Mkdir(home, 0o700), os.Symlink(self, filepath.Join(bin, "claude"))); err != nil {
+	// A copy, since a link to this program would be a shim.
+	if err := errors.Join(os.Mkdir(bin, 0o700), os.Mkdir(home, 0o700), copyProgram(self, filepath.Join(bin, "claude"))); err != nil {
 		return err
 	}
 	// All of it is for this process and its children alone.
@@ -86,6 +87,14 @@ func (d *demonstration) prepare(ctx context.Context) error {
 	d.store, err = ledger.Open(filepath.Join(d.dir, "ledger"), &ledger.Options{Home: home})
 	d.host = &ledger.Host{Store: d.store}
 	return err
+}
+
+func copyProgram(from, to string) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, 0o700)
 }
 
 func (d *demonstration) run(ctx context.Context) error {
