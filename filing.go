@@ -16,14 +16,16 @@ import (
 func (sw *sweeper) file(ctx context.Context) error {
 	pending := sw.pendingEdges(ctx)
 	var due []string
-	held := map[string]bool{}
+	held := map[string]bool{} // claims that rows in sessions/ hold, less those of processes that are gone
 	for _, r := range sw.rows {
 		e := r.now
 		if e == nil {
 			continue
 		}
 		for _, c := range sw.s.claimsOf(e) {
-			held[c.file()] = c.kind != claimProcess || sw.verdict(c.process) != Gone
+			if sw.verdict(c.process) != Gone {
+				held[c.file()] = true
+			}
 		}
 		// One that a person has not heard of yet waits for the next pass.
 		if isDue(e, sw.now) && (sw.now.Sub(e.FinishedAt) >= time.Hour || !pending(e.LedgerID)) {

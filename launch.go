@@ -116,7 +116,7 @@ func (h *Host) prepareLaunch(ctx context.Context, opts LaunchOptions) (*launchin
 		return nil, err
 	}
 	if c := opts.SessionID; c != "" {
-		by, err := h.Store.heldBy(ctx, l.runtime, c)
+		by, err := h.Store.conversationRow(ctx, l.runtime, c)
 		if err != nil {
 			return nil, err
 		}
@@ -127,8 +127,8 @@ func (h *Host) prepareLaunch(ctx context.Context, opts LaunchOptions) (*launchin
 	return l, nil
 }
 
-// heldBy is the row that holds a conversation; "" is none.
-func (s *Store) heldBy(ctx context.Context, runtime, id string) (string, error) {
+// conversationRow is the row that holds a conversation; "" is none.
+func (s *Store) conversationRow(ctx context.Context, runtime, id string) (string, error) {
 	if err := s.completeClaims(ctx); err != nil && !isReadOnly(err) {
 		return "", err
 	}

@@ -41,7 +41,7 @@ type pass struct {
 // newPass reads the process table. A table that cannot be read gives a pass that is not
 // whole and shows nothing; the error is the context's alone.
 func (s *Store) newPass(ctx context.Context) (*pass, error) {
-	snap, err := s.procs.sys.Snapshot(ctx)
+	snap, err := s.snapshot(ctx)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -58,6 +58,20 @@ func (s *Store) newPass(ctx context.Context) (*pass, error) {
 		p.noDiscovery = "this machine cannot be identified"
 	}
 	return p, nil
+}
+
+// snapshot reads the process table, again where it was not whole: on a busy machine some
+// process or other is always just starting a program, and can be read a moment later.
+func (s *Store) snapshot(ctx context.Context) (snap *procscan.Snapshot, err error) {
+	const tries = 3
+	for range tries {
+		snap, err = s.procs.sys.Snapshot(ctx)
+		whole, _ := snap.Complete()
+		if hidden, known := s.procs.sys.HidesProcesses(); whole || hidden || !known || ctx.Err() != nil {
+			break
+		}
+	}
+	return snap, err
 }
 
 // chainPass reads one process and its ancestors. It is never whole, and what it shows was

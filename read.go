@@ -222,22 +222,8 @@ func (s *Store) scan(ctx context.Context, sub string, yield func(name string, r 
 		return false, fmt.Errorf("ledger: list: %w", err)
 	}
 	defer f.Close()
-	const chunk = 512
-	rows := make([]*row, min(chunk, len(names)))
-	for part := range slices.Chunk(names, chunk) {
-		if err := ctx.Err(); err != nil {
-			return false, err
-		}
-		if err := s.readAll(f, part, rows, warm); err != nil {
-			return false, fmt.Errorf("ledger: list: %w", err)
-		}
-		for i, name := range part {
-			if rows[i] != nil && !yield(name, rows[i]) {
-				return false, errStopped
-			}
-		}
-	}
-	return complete, nil
+	err = s.readAll(ctx, f, names, warm, yield)
+	return complete && err == nil, err
 }
 
 // forget drops rows from the cache that a listing no longer shows.
@@ -255,29 +241,80 @@ func (s *Store) forget(names []string) {
 	s.cache.keep(listed)
 }
 
-// readAll fills rows with those of names; one that has vanished is nil.
-func (s *Store) readAll(f *folder.Folder, names []string, rows []*row, warm bool) error {
-	const step = 16 // what a reader takes at a time, so that a slow one holds up no other
-	var taken atomic.Int64
-	some := func() (err error) {
-		for {
-			hi := int(taken.Add(step))
-			if hi-step >= len(names) {
-				return nil
+const (
+	readChunk = 128 // rows that a reader takes at a time
+	readAhead = 8   // chunks that are read before they are wanted
+)
+
+// readAll hands the rows of names to yield, in their order and without those that have
+// vanished. Two goroutines read ahead; they have ended when it returns.
+func (s *Store) readAll(ctx context.Context, f *folder.Folder, names []string, warm bool, yield func(string, *row) bool) error {
+	chunks := (len(names) + readChunk - 1) / readChunk
+	part := func(i int) []string { return names[i*readChunk : min((i+1)*readChunk, len(names))] }
+	type result struct {
+		rows []*row
+		err  error
+	}
+	read := func(i int) (r result) {
+		names := part(i)
+		r.rows = make([]*row, len(names))
+		for j, name := range names {
+			var err error
+			if r.rows[j], err = s.read(f, name, warm); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				r.err = fmt.Errorf("ledger: list: %w", err)
+				break
 			}
-			for i := hi - step; i < min(hi, len(names)); i++ {
-				if rows[i], err = s.read(f, names[i], warm); err != nil && !errors.Is(err, fs.ErrNotExist) {
-					return err
+		}
+		return r
+	}
+	next := read
+	if chunks > 1 && runtime.GOMAXPROCS(0) > 1 {
+		results := make([]chan result, chunks)
+		for i := range results {
+			results[i] = make(chan result, 1)
+		}
+		var taken atomic.Int64
+		var readers sync.WaitGroup
+		ahead, stop := make(chan struct{}, readAhead), make(chan struct{})
+		defer readers.Wait()
+		defer close(stop)
+		for range 2 {
+			readers.Go(func() {
+				for {
+					select {
+					case ahead <- struct{}{}:
+					case <-stop:
+						return
+					}
+					i := int(taken.Add(1)) - 1
+					if i >= chunks {
+						return
+					}
+					results[i] <- read(i)
 				}
+			})
+		}
+		next = func(i int) result {
+			r := <-results[i]
+			<-ahead
+			return r
+		}
+	}
+	for i := range chunks {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		r := next(i)
+		if r.err != nil {
+			return r.err
+		}
+		for j, name := range part(i) {
+			if r.rows[j] != nil && !yield(name, r.rows[j]) {
+				return errStopped
 			}
 		}
 	}
-	if len(names) < 2*step || runtime.GOMAXPROCS(0) < 2 {
-		return some()
-	}
-	second := make(chan error, 1)
-	go func() { second <- some() }()
-	return errors.Join(some(), <-second)
+	return nil
 }
 
 // listTries is how often a folder is listed again because it changed meanwhile.

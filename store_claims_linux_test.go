@@ -40,6 +40,7 @@ var childEnrol = inChild("enrol", func(arg enrolArg) error {
 
 // Case 29a, 35: launcher, hook and sweep on one process are one row, and all learn which.
 func TestOneRowAProcess(t *testing.T) {
+	t.Parallel()
 	s := newStore(t, nil)
 	p, _ := startProcess(t)
 	var args []any
@@ -77,6 +78,7 @@ func TestOneRowAProcess(t *testing.T) {
 
 // Two rows claim one conversation: one has it, the other notes who, and asks for attention.
 func TestOneOpenRowAConversation(t *testing.T) {
+	t.Parallel()
 	s := newStore(t, nil)
 	ctx := t.Context()
 	var ids []string
@@ -129,6 +131,7 @@ func TestOneOpenRowAConversation(t *testing.T) {
 
 // Two agents in one window get slots 0 and 1; a slot that is free again is given again.
 func TestOneRowAPlace(t *testing.T) {
+	t.Parallel()
 	s := newStore(t, nil)
 	ctx := t.Context()
 	in := Entry{Cwd: "/work", RepoRoot: "/work", Window: "w"}
@@ -165,6 +168,7 @@ func TestOneRowAPlace(t *testing.T) {
 
 // A process that another row holds cannot be written into a row by any event.
 func TestEventsCannotTakeAnotherRowsProcess(t *testing.T) {
+	t.Parallel()
 	s := newStore(t, nil)
 	ctx := t.Context()
 	holder, _ := enrolled(t, s, Entry{})
@@ -231,6 +235,7 @@ var childCarrier = inChild("carrier", func(env []string) error {
 
 // An acknowledgement that comes before its Launched claims the process all the same.
 func TestEarlyAcknowledgementClaimsItsProcess(t *testing.T) {
+	t.Parallel()
 	s := newStore(t, nil)
 	ctx := t.Context()
 	row, cmd := enrolled(t, s, Entry{SessionID: "c"})
@@ -369,6 +374,7 @@ func TestFindIsADamagedRow(t *testing.T) {
 // Claims are rebuilt from the rows: after a boot, where they are torn, and in a ledger that
 // has none.
 func TestClaimsAreRebuilt(t *testing.T) {
+	t.Parallel()
 	for name, spoil := range map[string]func(s *Store){
 		"another boot's stamp, all claims lost": func(s *Store) {
 			wipeClaims(t, s, false)
@@ -472,6 +478,7 @@ func TestLegacyRowHoldsItsProcess(t *testing.T) {
 
 // Odd things in the place of a claim are no claim, and stop nobody.
 func TestTornClaims(t *testing.T) {
+	t.Parallel()
 	for _, torn := range []string{"", "x", "no-newline", "../../etc\n", strings.Repeat("a", 200) + "\n", "a\nb\n", "missing-row\n"} {
 		s := newStore(t, nil)
 		p, _ := startProcess(t)
@@ -500,6 +507,7 @@ func TestTornClaims(t *testing.T) {
 
 // The sweep clears the claims that nobody holds, and only those.
 func TestTidyClearsClaims(t *testing.T) {
+	t.Parallel()
 	clock := newClock()
 	s := newStore(t, &Options{Clock: clock})
 	ctx := t.Context()
@@ -552,6 +560,7 @@ func TestTidyClearsClaims(t *testing.T) {
 
 // A pass that looks for claims to clear must not take one that is about to be used.
 func TestTidyBesideClaimants(t *testing.T) {
+	t.Parallel()
 	s := newStore(t, nil)
 	stop := make(chan struct{})
 	var group sync.WaitGroup

@@ -78,6 +78,7 @@ func startTogether(t *testing.T, name string, args []any) []*runningChild {
 // Cases 9 and 10: many processes update one row, and rows of their own; nothing is lost, the
 // revisions are dense, and a reader sees whole rows and rising revisions alone.
 func TestManyWriters(t *testing.T) {
+	t.Parallel()
 	writers, times := 12, 10
 	if *storeFull {
 		writers, times = 64, 50
@@ -318,6 +319,7 @@ var ledgerModel = porcupine.Model{
 // What real processes do to a few rows is linearizable: Create is exclusive, Update is atomic
 // and compares revisions, and Get is never behind.
 func TestLinearizableAcrossProcesses(t *testing.T) {
+	t.Parallel()
 	clients, ops := 6, 30
 	if *storeFull {
 		clients, ops = 16, 300
@@ -399,6 +401,7 @@ func sameStripe(id string, n int) (ids []string) {
 // Case 13: a stopped holder makes its stripe unavailable, not the ledger. Others time out
 // with its pid; readers never wait; a pass waits once and names the rows.
 func TestStoppedLockHolder(t *testing.T) {
+	t.Parallel()
 	clock := newClock()
 	s := newStore(t, &Options{Clock: clock, LockWait: 200 * time.Millisecond})
 	ctx := t.Context()

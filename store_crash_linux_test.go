@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -234,7 +233,12 @@ func init() {
 				return oldOrNew(err == nil, errors.Is(err, ErrNotFound))
 			},
 			after: func(t *testing.T, s *Store, arg crashStep) {
-				_, _, err := s.Apply(t.Context(), "row", CommitDrop(arg.Nonce))
+				// A process of another test that is just starting can hide for a moment what it carries.
+				var err error
+				await(t, "the evidence is complete", func() bool {
+					_, _, err = s.Apply(t.Context(), "row", CommitDrop(arg.Nonce))
+					return !errors.Is(err, ErrUnknown)
+				})
 				if err != nil && !errors.Is(err, ErrNotFound) {
 					t.Errorf("again: %v", err)
 				}
@@ -307,8 +311,10 @@ func oldOrNew(isOld, isNew bool) string {
 }
 
 // The calls that a write is made of. Those with an effect on others are enumerated by
-// default, all of them with -store.full.
+// default (of steps with many writes, those that change a name), all of them with
+// -store.full.
 var (
+	nameCalls   = []string{"write", "renameat", "renameat2", "unlinkat", "mkdirat"}
 	effectCalls = []string{"flock", "write", "fsync", "fchmod", "fchmodat", "renameat", "renameat2", "linkat", "unlinkat", "mkdirat"}
 	otherCalls  = []string{"openat", "close", "read", "fstat", "newfstatat", "getdents64", "fcntl"}
 )
@@ -428,10 +434,6 @@ func temps(t *testing.T, s *Store) (n int) {
 // are never two rows, and no claim is stuck.
 func TestKillAtEverySystemCall(t *testing.T) {
 	needStrace(t)
-	calls := effectCalls
-	if *storeFull {
-		calls = append(slices.Clone(effectCalls), otherCalls...)
-	}
 	for _, step := range slices.Sorted(maps.Keys(crashSteps)) {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
@@ -440,6 +442,13 @@ func TestKillAtEverySystemCall(t *testing.T) {
 			trace, report := traced(t, arg, "")
 			if report == nil || report.Err != "" || c.state(t, s, arg) != "new" {
 				t.Fatalf("undisturbed: %+v, and the row is %s", report, c.state(t, s, arg))
+			}
+			calls := effectCalls
+			switch {
+			case *storeFull:
+				calls = append(slices.Clone(effectCalls), otherCalls...)
+			case c.halfway:
+				calls = nameCalls
 			}
 			seen := map[string]int{}
 			for _, at := range points(t, trace, s.root, calls) {
@@ -501,9 +510,11 @@ func TestInjectedErrors(t *testing.T) {
 			c := crashSteps[step]
 			s, arg := crashLedger(t, step)
 			trace, _ := traced(t, arg, "")
-			var mu sync.Mutex
 			seen := map[string]int{}
 			for _, at := range points(t, trace, s.root, slices.Collect(maps.Keys(errnos))) {
+				if at.call == "openat" && step == "claim" && !*storeFull {
+					continue // it reads much
+				}
 				for errno := range strings.FieldsSeq(errnos[at.call]) {
 					t.Run(fmt.Sprintf("%s-%d-%s", at.call, at.n, errno), func(t *testing.T) {
 						s, arg := crashLedger(t, step)
@@ -512,9 +523,7 @@ func TestInjectedErrors(t *testing.T) {
 							return // the fault met the set-up, or what comes after the step
 						}
 						state := c.state(t, s, arg)
-						mu.Lock()
 						seen[state+map[bool]string{true: " unsynced"}[report != nil && report.Unsynced]]++
-						mu.Unlock()
 						switch {
 						case report == nil:
 							t.Fatal("the child died of it")

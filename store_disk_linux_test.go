@@ -234,6 +234,7 @@ func runTool(t *testing.T, name string, args ...string) {
 // are there or not. The disk as the cut leaves it is a copy of its image: what the file
 // system has not written to it is not there.
 func TestPowerCut(t *testing.T) {
+	t.Parallel()
 	mountTmpfs(t, "size=4k") // else there is no leave to mount
 	image := filepath.Join(t.TempDir(), "image")
 	if err := os.WriteFile(image, nil, 0o600); err != nil {

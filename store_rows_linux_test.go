@@ -136,6 +136,7 @@ func strangeObjects(t testing.TB, data string) map[string]bool {
 // Case 3: unknown members survive 100 rewrites by every verb (12 without -store.full), with their raw tokens, in
 // every object that is still there.
 func TestUnknownMembersSurviveEveryVerb(t *testing.T) {
+	t.Parallel()
 	clock := newClock()
 	s := newStore(t, &Options{Clock: clock})
 	ctx := t.Context()
@@ -248,6 +249,7 @@ const legacyRow = `{
 
 // Case 4: rows of another implementation load and can be updated, moved and ended.
 func TestLegacyRows(t *testing.T) {
+	t.Parallel()
 	s := newStore(t, nil)
 	ctx := t.Context()
 	const id = "codex-20250101T000000Z-000001"
@@ -387,6 +389,7 @@ func oddFiles(t testing.TB) map[string]func(path string) error {
 // through every verb; the good ones are listed and writable; nothing hangs. Case 7: an
 // update of a damaged row and of a missing one refuse, with different errors.
 func TestOddFilesInPlaceOfARow(t *testing.T) {
+	t.Parallel()
 	s := newStore(t, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -495,6 +498,7 @@ func TestRowsWithOddNames(t *testing.T) {
 
 // Text that is not UTF-8 makes the round trip, and what looks quoted is not mistaken.
 func TestTextThatIsNotUTF8(t *testing.T) {
+	t.Parallel()
 	s := newStore(t, nil)
 	born(t, s, "row")
 	for _, text := range []string{"/w/\xff\xfe", `"quoted"`, `"`, `"\`, `"\303\251"`, "\x00\x1b[31m", `\xff`, "\xed\xa0\x80", "é\xff"} {

@@ -158,6 +158,7 @@ func TestTidyNeverReplacesAFiledRow(t *testing.T) {
 // Case 15: a row that is filed, rewritten or removed while readers scan is listed once, and
 // each row that is there throughout is never missed where the view says that it is whole.
 func TestFilingBesideReaders(t *testing.T) {
+	t.Parallel()
 	for range 3 {
 		testFilingBesideReaders(t)
 	}
@@ -299,6 +300,7 @@ func TestCacheIsNeverBehind(t *testing.T) {
 
 // Check finds each kind of fault, and calls broken what breaks a rule.
 func TestCheckFindsEachFault(t *testing.T) {
+	t.Parallel()
 	const live = `{"schemaVersion":1,"ledgerId":"ID","runtime":"claude","phase":"live"`
 	row := func(t *testing.T, s *Store, id, more string) {
 		putRow(t, s, id, strings.Replace(live, "ID", id, 1)+more+"}")

@@ -100,19 +100,13 @@ func (s *Store) Tidy(ctx context.Context) (Tidied, error) {
 		return t, err
 	}
 	var due []string
-	busy, now := stripes{}, s.now()
-	loose, err := s.claimNames() // less those that rows in sessions/ hold
-	if err != nil {
-		return t, err
-	}
-	_, err = s.scan(ctx, dirSessions, func(name string, r *row) bool {
+	held, busy, now := map[string]bool{}, stripes{}, s.now()
+	_, err := s.scan(ctx, dirSessions, func(name string, r *row) bool {
 		if r.err != nil {
 			return true
 		}
 		for _, c := range s.claimsOf(&r.entry) {
-			if name := c.file(); loose[name] && s.procs.verdict(c.process) != Gone {
-				delete(loose, name)
-			}
+			held[c.file()] = s.procs.verdict(c.process) != Gone
 		}
 		if isDue(&r.entry, now) && len(due) < maxFiled {
 			due = append(due, r.entry.LedgerID)
@@ -127,7 +121,7 @@ func (s *Store) Tidy(ctx context.Context) (Tidied, error) {
 			return t, err
 		}
 	}
-	if err := s.clearClaims(ctx, busy, loose, &t); err != nil {
+	if err := s.clearClaims(ctx, busy, held, &t); err != nil {
 		return t, err
 	}
 	return t, s.clearTemps(ctx, &t)
@@ -205,43 +199,28 @@ func (r *row) sameIn(dir, name string) bool {
 	return err == nil && stamp == r.stamp
 }
 
-// claimNames lists the claims.
-func (s *Store) claimNames() (map[string]bool, error) {
+// clearClaims removes the claims that no row holds. held names those that the rows in
+// sessions/ hold, true where the process is not gone; only the others are looked at, each
+// under the lock of its key.
+func (s *Store) clearClaims(ctx context.Context, busy stripes, held map[string]bool, t *Tidied) error {
 	f, err := s.open(dirClaims)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("ledger: claims: %w", err)
-	}
-	defer f.Close()
-	names, err := f.Names()
-	if err != nil {
-		return nil, fmt.Errorf("ledger: claims: %w", err)
-	}
-	claims := make(map[string]bool, len(names))
-	for _, name := range names {
-		switch kind, _, _ := strings.Cut(name, "-"); kind {
-		case claimProcess, claimConversation, claimPlace:
-			claims[name] = true
-		}
-	}
-	return claims, nil
-}
-
-// clearClaims removes those of the loose claims that no row holds, each under the lock of
-// its key.
-func (s *Store) clearClaims(ctx context.Context, busy stripes, loose map[string]bool, t *Tidied) error {
-	if len(loose) == 0 {
 		return nil
 	}
-	f, err := s.open(dirClaims)
 	if err != nil {
 		return fmt.Errorf("ledger: claims: %w", err)
 	}
 	defer f.Close()
+	names, err := f.Names()
+	if err != nil {
+		return fmt.Errorf("ledger: claims: %w", err)
+	}
 	looked := 0
-	for name := range loose {
+	for _, name := range names {
+		kind, _, _ := strings.Cut(name, "-")
+		if held[name] || kind != claimProcess && kind != claimConversation && kind != claimPlace {
+			continue
+		}
 		if looked++; looked > maxFiled {
 			break
 		}
@@ -285,7 +264,9 @@ func (s *Store) clearClaim(ctx context.Context, busy stripes, f *folder.Folder, 
 	if err != nil {
 		return false, err
 	}
-	err = d.Remove(name)
+	if err = d.Remove(name); errors.Is(err, fs.ErrNotExist) {
+		return false, nil // another pass was faster
+	}
 	return err == nil, err
 }
 
