@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -216,11 +215,14 @@ func isScheduler(name string) bool {
 	return slices.Contains([]string{"cron", "crond", "CRON", "CROND", "anacron", "atd", "fcron", "busybox-crond"}, name)
 }
 
-// interactiveScope are the units that a login or a terminal opens for a person.
-var interactiveScope = regexp.MustCompile(`^(session|vte-spawn|tmux-spawn)-[^/]+\.scope$`)
-
-// isInteractive reports whether a cgroup belongs to a scope of a person's login.
-func isInteractive(cgroup string) bool { return interactiveScope.MatchString(filepath.Base(cgroup)) }
+// isInteractive reports whether a cgroup is a scope that a login or a terminal opens for a
+// person.
+func isInteractive(cgroup string) bool {
+	unit, scope := strings.CutSuffix(filepath.Base(cgroup), ".scope")
+	return scope && slices.ContainsFunc([]string{"session-", "vte-spawn-", "tmux-spawn-"}, func(kind string) bool {
+		return strings.HasPrefix(unit, kind) && len(unit) > len(kind)
+	})
+}
 
 // launchEvidence is what tells who launched a session.
 type launchEvidence struct {

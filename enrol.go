@@ -18,7 +18,8 @@ type EnrolOptions struct {
 	// listing.
 	Panes PaneLookup
 
-	word *hookWord // what a hook said of the conversation
+	word *hookWord          // what a hook said of the conversation
+	sign func(*Entry) error // notes the hook itself in a row that it makes
 }
 
 // Enrol adopts the running process pid as a session, with every fact that evidence can be
@@ -246,7 +247,7 @@ func (en *enroller) adoptAbove(ctx context.Context, m *match) {
 		return
 	}
 	upper := *en
-	upper.opts.word = nil // the hook spoke of the session below
+	upper.opts.word, upper.opts.sign = nil, nil // the hook spoke of the session below
 	_, _, _ = upper.adopt(ctx, i)
 }
 
@@ -280,6 +281,11 @@ func (en *enroller) by() string {
 func (en *enroller) enrol(ctx context.Context, m *match) (Entry, bool, error) {
 	e, loc := en.pass.describe(ctx, en.store.procs, m, en.above(m), en.opts.Panes)
 	e.LedgerID, e.EnrolledBy = m.row, en.by()
+	if en.opts.sign != nil {
+		if err := en.opts.sign(&e); err != nil {
+			return Entry{}, false, err
+		}
+	}
 	row, err := en.store.Create(ctx, e, Enrol(m.process, loc))
 	switch {
 	case err == nil, isUnsynced(err):

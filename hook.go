@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/sessionledger/ledger/internal/procscan"
 	"github.com/sessionledger/ledger/internal/runtimes"
 )
 
@@ -114,6 +115,9 @@ func (h *hook) handle(ctx context.Context) error {
 // conversation that it names. The row is zero where there is none, or where the process
 // is none of its own.
 func (h *hook) session(ctx context.Context) (Entry, error) {
+	if row, ok := h.known(); ok {
+		return row, nil
+	}
 	p, at, err := h.above()
 	if err != nil {
 		return Entry{}, err
@@ -122,7 +126,7 @@ func (h *hook) session(ctx context.Context) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	o := EnrolOptions{By: EnrolledByHook, Panes: h.panes(), word: h.word()}
+	o := EnrolOptions{By: EnrolledByHook, Panes: h.panes(), word: h.word(), sign: h.sign}
 	en := h.s.enroller(p, plan, o)
 	i := en.at[p.candidates()[at].process.PID]
 	if head, ok := en.at[en.plan[i].head]; ok && en.plan[i].kind == matchPart {
@@ -160,6 +164,61 @@ func (h *hook) session(ctx context.Context) (Entry, error) {
 	return h.bind(ctx, p, m, row, o.word)
 }
 
+// known is the usual case: the session is on record, in no operation, and in the
+// conversation that it was in. The ancestors up to the session, and its claim, tell that.
+func (h *hook) known() (Entry, bool) {
+	here, err := h.s.procs.here()
+	if err != nil {
+		return Entry{}, false
+	}
+	var speaker procscan.Proc
+	_, err = h.s.procs.sys.ChainTo(h.opts.PID, func(q procscan.Proc) bool {
+		if q.PID == h.opts.PID || len(q.Args) == 0 {
+			return false
+		}
+		name, session := h.s.runtimes.Match(q.Args, nil)
+		if !session || name != h.runtime && h.runtime != AnyRuntime {
+			return false
+		}
+		speaker = q
+		return true
+	})
+	if err != nil || speaker.PID == 0 || speaker.Gone() {
+		return Entry{}, false
+	}
+	here.PID, here.StartTicks = speaker.PID, speaker.Start
+	c := processClaim(here)
+	id, err := h.s.claimed(c)
+	if err != nil || id == "" {
+		return Entry{}, false
+	}
+	r, _, err := h.s.lookUp(id)
+	if err != nil || r.err != nil || !c.held(&r.entry) {
+		return Entry{}, false
+	}
+	row := r.entry.clone()
+	if word := h.word(); row.IsOpen() && (row.Phase != PhaseLive || row.Lease != nil || word != nil && !h.said(&row, word)) {
+		return Entry{}, false
+	}
+	h.speaker = row.Process()
+	return row, true
+}
+
+// said reports whether a word of the hook tells the row nothing new.
+func (h *hook) said(row *Entry, word *hookWord) bool {
+	if word.id != row.SessionID {
+		return false
+	}
+	switch {
+	case row.TranscriptPath != "":
+		return true
+	case word.path == "": // after a turn there is a transcript, if there ever is one
+		return h.ev.Kind != runtimes.HookStop
+	}
+	there := exists(word.path)
+	return there != nil && !*there
+}
+
 // word is what the event says of the conversation; nil where it says nothing of a
 // session's own.
 func (h *hook) word() *hookWord {
@@ -171,7 +230,7 @@ func (h *hook) word() *hookWord {
 
 // bind makes the conversation that the event names the row's.
 func (h *hook) bind(ctx context.Context, p *pass, m *match, row Entry, word *hookWord) (Entry, error) {
-	if word == nil || !row.IsOpen() || word.id == row.SessionID && row.TranscriptPath != "" {
+	if word == nil || !row.IsOpen() || h.said(&row, word) {
 		return row, nil
 	}
 	c := h.s.conversationOf(ctx, p, m, word)
@@ -263,27 +322,30 @@ func (h *hook) underOperation(ctx context.Context, m *match) (Entry, error) {
 
 // beat notes the sign of life, and whether the agent waits for a person.
 func (h *hook) beat(ctx context.Context, row Entry) (Entry, error) {
+	return h.s.Update(ctx, row.LedgerID, h.sign, Relaxed())
+}
+
+// sign writes them into a row.
+func (h *hook) sign(e *Entry) error {
 	now := h.s.now()
-	return h.s.Update(ctx, row.LedgerID, func(e *Entry) error {
-		if now.After(e.LastHeartbeatAt) {
-			e.LastHeartbeatAt = now
-		}
-		if h.ev.Subagent() {
-			return nil
-		}
-		if h.ev.Model != "" {
-			e.Model = h.ev.Model
-		}
-		switch {
-		case h.ev.Waiting():
-			if kind := waitingKind(h.ev.NotificationType); e.Waiting == nil || e.Waiting.Kind != kind {
-				e.Waiting = &Waiting{Kind: kind, Since: now}
-			}
-		case h.ev.Kind != runtimes.HookNotification && h.ev.Kind != runtimes.HookOther:
-			e.Waiting = nil // it goes on
-		}
+	if now.After(e.LastHeartbeatAt) {
+		e.LastHeartbeatAt = now
+	}
+	if h.ev.Subagent() {
 		return nil
-	}, Relaxed())
+	}
+	if h.ev.Model != "" {
+		e.Model = h.ev.Model
+	}
+	switch {
+	case h.ev.Waiting():
+		if kind := waitingKind(h.ev.NotificationType); e.Waiting == nil || e.Waiting.Kind != kind {
+			e.Waiting = &Waiting{Kind: kind, Since: now}
+		}
+	case h.ev.Kind != runtimes.HookNotification && h.ev.Kind != runtimes.HookOther:
+		e.Waiting = nil // it goes on
+	}
+	return nil
 }
 
 // waitingKind is what a person is waited for.

@@ -51,6 +51,22 @@ func NewID(runtime string, at time.Time) (string, error) {
 	return id, checkID(id)
 }
 
+// splitID takes an id of [NewID] apart: the runtime, and the time as it stands there.
+func splitID(id string) (runtime, at string, ok bool) {
+	const tail = "-00000000T000000Z-000000"
+	i := len(id) - len(tail)
+	if i <= 0 {
+		return "", "", false
+	}
+	for k := range len(tail) {
+		c := id[i+k]
+		if tail[k] == '0' && (c < '0' || c > '9') || tail[k] != '0' && c != tail[k] {
+			return "", "", false
+		}
+	}
+	return id[:i], id[i+1 : i+len("-00000000T000000Z")], true
+}
+
 // stripe maps a name to one of the 256 lock files of a kind: FNV-1a 64 modulo 256.
 // Pinned: two versions that differ would not exclude each other.
 func stripe(name string) string {

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 )
 
@@ -376,13 +375,8 @@ func (m *matcher) parentOf(c *candidate) int {
 	return 0
 }
 
-// mintedID takes an id of [NewID] apart.
-var mintedID = regexp.MustCompile(`^(.+)-\d{8}T\d{6}Z-\d{6}$`)
-
 // idRuntime is the runtime that an id was minted for; "" where it does not tell.
 func idRuntime(id string) string {
-	if part := mintedID.FindStringSubmatch(id); part != nil {
-		return part[1]
-	}
-	return ""
+	runtime, _, _ := splitID(id)
+	return runtime
 }

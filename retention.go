@@ -6,8 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -262,15 +262,13 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-var mintTime = regexp.MustCompile(`-(\d{8}T\d{6}Z)-\d{6}(\.json)?$`)
-
 // mintedAt reads the time out of an id.
 func mintedAt(id string) (time.Time, bool) {
-	part := mintTime.FindStringSubmatch(id)
-	if part == nil {
+	_, text, ok := splitID(strings.TrimSuffix(id, rowExtension))
+	if !ok {
 		return time.Time{}, false
 	}
-	at, err := time.Parse("20060102T150405Z", part[1])
+	at, err := time.Parse("20060102T150405Z", text)
 	return at, err == nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"syscall"
 )
@@ -29,17 +28,17 @@ func Dtach(ctx context.Context, path string) (session, attached Presence, err er
 	if fi.Mode().Type() != fs.ModeSocket {
 		return Unknown, Unknown, invalid("%q is not a socket", path)
 	}
-	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
-	defer cancel()
+	if err := ctx.Err(); err != nil {
+		return Unknown, Unknown, err
+	}
 	// A client that says nothing is not attached, so dialing changes nothing.
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	err = dial(path)
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return Absent, Absent, nil
 	}
 	if err != nil {
 		return Unknown, Unknown, err
 	}
-	conn.Close()
 	if fi.Mode().Perm()&0o100 != 0 {
 		return Present, Present, nil
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"flag"
+	"os"
 	"strings"
 	"time"
 
@@ -24,22 +25,15 @@ func hook(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error
 		default:
 			return nil
 		}
-		ctx, cancel := context.WithTimeout(ctx, hookBudget)
-		defer cancel()
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			s, err := a.open()
-			if err != nil {
-				return
-			}
-			defer s.Close()
-			_, _ = ledger.HandleHook(ctx, s, args[0], payload, ledger.HookOptions{})
-		}()
-		select {
-		case <-done:
-		case <-ctx.Done(): // standard input that never ends, or a file system that hangs
+		// Standard input that never ends, or a file system that hangs, is left behind.
+		late := time.AfterFunc(hookBudget, func() { os.Exit(exitDone) })
+		defer late.Stop()
+		s, err := a.open()
+		if err != nil {
+			return nil
 		}
+		defer s.Close()
+		_, _ = ledger.HandleHook(ctx, s, args[0], payload, ledger.HookOptions{})
 		return nil
 	}
 }

@@ -27,13 +27,10 @@ func main() {
 		}
 		return
 	}
-	// A second interrupt kills at once: the ledger loses nothing by that.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	if isShim(os.Args[0]) {
-		os.Exit(shim(ctx, newApp(os.Stdin, os.Stdout, os.Stderr), os.Args))
+		os.Exit(shim(context.Background(), newApp(os.Stdin, os.Stdout, os.Stderr), os.Args))
 	}
-	os.Exit(run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr))
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
@@ -112,6 +109,12 @@ func (a *app) run(ctx context.Context, args []string) error {
 	c := commands()[i]
 	a.command = c.name
 	flags := a.flags(c.name)
+	if c.name != "hook" { // which is over before anybody could interrupt it
+		// A second interrupt kills at once: the ledger loses nothing by that.
+		var stop func()
+		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		defer stop()
+	}
 	do := c.run(ctx, a, flags)
 	args, err = parse(flags, args[1:], c.name == "run")
 	switch {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -68,14 +67,20 @@ func unsafe(r rune) bool {
 		unicode.Is(unicode.Cf, r) && r != zeroWidthNonJoiner && r != zeroWidthJoiner
 }
 
-var bareWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+// bareWord reports whether a shell takes a word for what it is.
+func bareWord(w string) bool {
+	return w != "" && !strings.ContainsFunc(w, func(r rune) bool {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		return !letter && !strings.ContainsRune("_@%+=:,./-", r)
+	})
+}
 
 // quote makes words a command line that can be copied into a shell.
 func quote(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
 		quoted[i] = plain(w)
-		if !bareWord.MatchString(w) {
+		if !bareWord(w) {
 			quoted[i] = "'" + strings.ReplaceAll(plain(w), "'", `'\''`) + "'"
 		}
 	}

@@ -11,6 +11,11 @@ import (
 // is: a hook that looks for the session above it needs no more. The error is [ErrGone], or
 // means that pid could not be read.
 func (s *System) Chain(pid int) (*Snapshot, error) {
+	return s.ChainTo(pid, func(Proc) bool { return false })
+}
+
+// ChainTo is Chain up to the first process of which enough reports true, itself included.
+func (s *System) ChainTo(pid int, enough func(Proc) bool) (*Snapshot, error) {
 	if _, err := s.stat(pid); err != nil {
 		return &Snapshot{sys: s, problem: err.Error()}, pidError(pid, err)
 	}
@@ -37,7 +42,9 @@ func (s *System) Chain(pid int) (*Snapshot, error) {
 			break // an ancestor that ended: the chain is shorter
 		}
 		sn.procs = append(sn.procs, p)
-		next = p.PPID
+		if next = p.PPID; enough(p) {
+			break
+		}
 	}
 	slices.SortFunc(sn.procs, func(a, b Proc) int { return a.PID - b.PID })
 	sn.extras = make([]*extras, len(sn.procs))

@@ -8,3 +8,6 @@ import "errors"
 func (s *System) Chain(pid int) (*Snapshot, error) {
 	return &Snapshot{sys: s, problem: errors.ErrUnsupported.Error()}, errors.ErrUnsupported
 }
+
+// ChainTo is not supported.
+func (s *System) ChainTo(pid int, _ func(Proc) bool) (*Snapshot, error) { return s.Chain(pid) }
