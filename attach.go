@@ -42,7 +42,7 @@ func (h *Host) Attach(ctx context.Context, id string, opts AttachOptions) error 
 // Reopen makes sure that the session runs where it can be attached to, and returns the row
 // that it then has: its own, or that of a resumed one.
 func (h *Host) Reopen(ctx context.Context, id string, opts AttachOptions) (Entry, error) {
-	sess, err := h.Store.Session(ctx, id, &ClassifyOptions{CPUSample: -1})
+	sess, err := h.Store.Session(ctx, id, &ClassifyOptions{CPUSample: -1, Servers: h.Servers})
 	if err != nil {
 		return Entry{}, err
 	}

@@ -55,10 +55,10 @@ func (s *Store) succeed(ctx context.Context, row Entry, id string) (from string,
 		return "", nil
 	}
 	st := old.entry.State()
-	if st.Phase != PhaseLive || st.Op != OpNone || s.procs.verdict(st.Process) != Gone {
+	if st.Phase != PhaseLive || st.Op != OpNone || st.Process.IsZero() {
 		return "", nil
 	}
-	// The guard looks at the process again, under the row's lock.
+	// The guard looks at that row's process, under the row's lock.
 	_, out, err := s.Apply(ctx, from, Cede(id, row.LedgerID))
 	switch {
 	case errors.Is(err, ErrIllegal), errors.Is(err, ErrUnknown), errors.Is(err, ErrLeaseHeld), err == nil && out != Applied:

@@ -17,6 +17,7 @@ type Finding struct {
 	Kind    FindingKind `json:"kind"`
 	ID      string      `json:"id,omitzero"` // the row concerned, if it is one
 	Path    string      `json:"path,omitzero"`
+	PID     int         `json:"pid,omitzero"` // the process concerned, if it is one
 	Message string      `json:"message"`
 	// Broken says that a rule of the ledger does not hold; what is not broken needs a
 	// person's or the next sweep's care.
@@ -38,6 +39,8 @@ const (
 	FindKill      FindingKind = "kill"      // a session that is meant to be killed and is not yet
 	FindAttention FindingKind = "attention" // something that only a person can settle
 	FindSchema    FindingKind = "schema"    // a row of a newer version, read-only here
+	FindLock      FindingKind = "lock"      // a lock that is held now, and by whom
+	FindView      FindingKind = "view"      // something that cannot be seen from here, so that much stays unknown
 )
 
 // Check looks through the whole ledger and says what breaks one of its rules or needs
@@ -120,8 +123,7 @@ func (c *checker) row(sub, name string, r *row) {
 		c.add(FindSchema, false, e.LedgerID, "schema version %d is newer than %d: read-only", e.SchemaVersion, SchemaVersion)
 	}
 	if l := e.Lease; l != nil && e.IsOpen() {
-		c.add(FindLease, false, e.LedgerID, "%s in flight since %s, owner %d is %s",
-			l.Op, l.AcquiredAt.Format(timeLayout), l.Owner.PID, c.s.procs.verdict(l.Owner))
+		c.lease(e, l)
 	}
 	if !e.KillIntentAt.IsZero() && e.IsOpen() {
 		c.add(FindKill, false, e.LedgerID, "meant to be killed since %s", e.KillIntentAt.Format(timeLayout))
@@ -129,6 +131,24 @@ func (c *checker) row(sub, name string, r *row) {
 	if e.Attention != nil && e.IsOpen() {
 		c.add(FindAttention, false, e.LedgerID, "%s (since %s)", e.Attention.Reason, e.Attention.Since.Format(timeLayout))
 	}
+}
+
+// lease reports an operation in flight, by whom, and whether that one may still end it.
+func (c *checker) lease(e *Entry, l *Lease) {
+	state, seen := e.State(), c.s.sightLease(l, 0)
+	holds := "held"
+	switch state.leaseStale(&seen) {
+	case Yes:
+		holds = "stale"
+	case Unsure:
+		holds = "not known to be stale"
+	}
+	age := "since " + l.AcquiredAt.Format(timeLayout)
+	if d, known := state.leaseAge(&seen); known && d != forever {
+		age = fmt.Sprintf("for %s (%s)", d, age)
+	}
+	c.found = append(c.found, Finding{Kind: FindLease, ID: e.LedgerID, PID: l.Owner.PID,
+		Message: fmt.Sprintf("%s in flight %s; its owner, process %d, is %s: the lease is %s", l.Op, age, l.Owner.PID, seen.Owner, holds)})
 }
 
 // claims checks that every key which a row holds leads to it. Claims of processes that are

@@ -81,14 +81,11 @@ const (
 )
 
 // ended reports whether a live row's process is provably gone, and the row this stage's:
-// an end that was reported during an operation is reconcile's to settle, and while its
-// tmux server could not be asked nothing is said of a session there.
+// an end that was reported during an operation is reconcile's to settle.
 func (sw *sweeper) ended(e *Entry) bool {
 	p := e.Process()
 	switch {
 	case !quiet(e), p.IsZero(), e.EndNoted != nil && p.hasKey(e.EndNoted.ProcessKey):
-		return false
-	case e.Mux.Kind == MuxTmux && sw.mux != nil && sw.mux[e.LedgerID] == MuxUnknown:
 		return false
 	}
 	return sw.resolve(e).verdict == Gone
@@ -138,7 +135,12 @@ func (sw *sweeper) needsRescue(e *Entry) bool {
 	return e.RescuedAt.IsZero() && sw.cur.due(e.LedgerID, paceRescue)
 }
 
+// closing applies the rules to a row. One whose tmux server was silent waits for it: its
+// work is rescued, and nothing is lost by waiting.
 func (sw *sweeper) closing(e *Entry) (reason string, ok bool) {
+	if sw.silent(e) {
+		return "", false
+	}
 	rt, _ := sw.s.runtimes.Lookup(e.Runtime)
 	return closing(closingCase{e, rt, successor(e, sw.find)})
 }

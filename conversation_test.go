@@ -202,6 +202,8 @@ func TestConversationOfClaude(t *testing.T) {
 	c.want("several open files", c.ask(bare, []string{old, grown}, nil, nil), "", "", "")
 	c.want("an open side chain", c.ask(bare, []string{filepath.Join(filepath.Dir(old), idC+".jsonl")}, nil, nil), "", "", "")
 	elsewhere := c.write(filepath.Join(c.dir, idA+".jsonl"), "{}\n", true)
+	backup := c.write(filepath.Join(c.home, ".claude", "backup", idA+".jsonl"), "{}\n", true)
+	c.want("an open file of that name beside the conversations", c.ask(bare, []string{backup}, nil, nil), "", "", "")
 	c.want("an open file of that name elsewhere", c.ask(bare, []string{elsewhere}, nil, nil), "", "", "")
 }
 
@@ -288,6 +290,18 @@ func TestEnrolBindsTheConversation(t *testing.T) {
 	old, err := c.s.Get(context.Background(), row.LedgerID)
 	if err != nil || old.SessionID != "" || old.Phase != PhaseLive || len(old.SessionIDs) != 1 || old.SessionIDs[0].HeldBy != next.LedgerID {
 		t.Errorf("the lost session: %+v, %v", old, err)
+	}
+}
+
+// A row that never had a process is no lost session: the process may be that row's.
+func TestAConversationOfARowWithoutAProcessIsNotTakenOver(t *testing.T) {
+	c := newConversations(t)
+	c.claude(idA, true, false)
+	writeLegacyRow(t, c.s, goneID, map[string]any{"sessionId": idA})
+	pids := growTree(t, node{Name: "agent", Args: []string{"claude", "--resume", idA}, Env: c.env, Dir: c.dir})
+	e := mustEnrol(t, c.s, pids["agent"], nil)
+	if e.SessionID != "" || e.ResumedFrom != "" || len(e.SessionIDs) != 1 || e.SessionIDs[0].HeldBy != goneID {
+		t.Errorf("%+v", e)
 	}
 }
 

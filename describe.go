@@ -98,6 +98,9 @@ func (p *pass) locate(ctx context.Context, pid int, environ func(string) (string
 		return Location{}
 	}
 	m := found[0]
+	if m.kind == MuxTmux && m.socket == "" && panes != nil {
+		m.socket = p.own(ctx, m.process.PID)
+	}
 	loc := Location{Mux: Mux{Kind: m.kind, Socket: m.socket}}
 	if m.kind != MuxTmux || m.socket == "" || panes == nil {
 		return loc
@@ -119,7 +122,7 @@ type place struct {
 	linked                *bool
 }
 
-// gitWait is the longest that git may take to say where a session works.
+// gitWait is the usual patience with git.
 const gitWait = 2 * time.Second
 
 // place asks git about a folder, once in a pass. It reads git's own files where these are
@@ -128,7 +131,7 @@ func (p *pass) place(ctx context.Context, dir string) *place {
 	if known, ok := p.places[dir]; ok {
 		return known
 	}
-	ctx, cancel := context.WithTimeout(ctx, gitWait)
+	ctx, cancel := context.WithTimeout(ctx, p.gitWait)
 	defer cancel()
 	// A file system that hangs is left behind.
 	answer := make(chan *place, 1)

@@ -146,6 +146,15 @@ func TestInheritedIDNamesTheParent(t *testing.T) {
 	}
 }
 
+// A parent goes with an agent that launched the session, and with nobody else.
+func TestAFactorysSessionHasNoParent(t *testing.T) {
+	s, home := treeStore(t)
+	pids := growTree(t, agent("above", "claude", treeEnv(home), agent("made", "codex", treeEnv(home, envFactory+"=1"))))
+	if e := mustEnrol(t, s, pids["made"], nil); e.LaunchedBy != LaunchedByFactory || e.Parent != "" || e.ParentLedgerID != "" {
+		t.Errorf("launched by %q, parent %q", e.LaunchedBy, e.Parent)
+	}
+}
+
 func TestAnAgentWithoutARowIsNamedByItsPid(t *testing.T) {
 	s, home := treeStore(t)
 	writeLegacyRow(t, s, goneID, nil)
@@ -347,5 +356,10 @@ func TestGitIsAskedOnceAFolder(t *testing.T) {
 	}
 	if n := len(en.pass.places); n != 1 {
 		t.Errorf("%d folders", n)
+	}
+	for dir, at := range en.pass.places {
+		if again := en.pass.place(context.Background(), dir); again != at {
+			t.Error("asked again")
+		}
 	}
 }

@@ -14,7 +14,8 @@ type EnrolOptions struct {
 	Runtime string
 	// By is recorded as [Entry.EnrolledBy]. "": EnrolledByDiscovery.
 	By string
-	// Panes asks a tmux server which pane holds the session. Nil: Store.LookUpPane.
+	// Panes asks a tmux server which pane holds the session. Nil: the server is asked for one
+	// listing.
 	Panes PaneLookup
 
 	word *hookWord // what a hook said of the conversation
@@ -112,21 +113,13 @@ func (s *Store) rowsOf(p *pass, open []Entry) (*rowsView, error) {
 }
 
 // ownByClaim finds the row of a process by its claim: that of an open row, or of one that
-// ended while its process lives on. Rows of other implementations name no namespace.
+// ended while its process lives on.
 func (s *Store) ownByClaim(v *rowsView, p ProcessID) error {
-	bare := p
-	bare.PIDNamespace = 0
-	for _, key := range []ProcessID{p, bare} {
-		id, err := s.holder(processClaim(key))
-		if err != nil {
-			return err
-		}
-		if id != "" {
-			v.own(p, id, s.sightRow(id).state == rowDamaged)
-			return nil
-		}
+	id, err := s.holder(processClaim(p))
+	if err == nil && id != "" {
+		v.own(p, id, s.sightRow(id).state == rowDamaged)
 	}
-	return nil
+	return err
 }
 
 // sightRow looks one row up. Only "there is none" means that there is none.
@@ -174,7 +167,7 @@ type enroller struct {
 
 func (s *Store) enroller(p *pass, plan []match, o EnrolOptions) *enroller {
 	if o.Panes == nil {
-		o.Panes = s.LookUpPane
+		o.Panes = s.lookUpPane
 	}
 	en := &enroller{store: s, pass: p, plan: plan, opts: o, at: make(map[int]int, len(plan)), rows: map[int]string{}}
 	for i := range plan {

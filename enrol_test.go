@@ -523,6 +523,36 @@ func TestResolveARowThatNeverHadAProcess(t *testing.T) {
 	}
 }
 
+// What carries the id of a session that is gone counts as that session only as long as it
+// has no row of its own.
+func TestResolveByACarrierWithoutARow(t *testing.T) {
+	s, home := treeStore(t)
+	first, stop := startTree(agent("agent", "claude", treeEnv(home)), true)
+	row := mustEnrol(t, s, first["agent"], nil)
+	carrying := treeEnv(home, envID+"="+row.LedgerID)
+	pids := growTree(t, shell("root", carrying, agent("other", "codex", carrying), agent("left", "claude", carrying)))
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	resolve := func() resolution {
+		p := treePass(t, s)
+		rows, err := s.rowsOf(p, []Entry{row})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.resolve(s.procs, &row, rows)
+	}
+	if r := resolve(); r.verdict != Running || r.process.PID != pids["left"] {
+		t.Errorf("a carrier of its runtime is left: %+v", r)
+	}
+	if e := mustEnrol(t, s, pids["left"], nil); e.LedgerID == row.LedgerID || e.ParentLedgerID != row.LedgerID {
+		t.Errorf("enrolled as %+v", e)
+	}
+	if r := resolve(); r.verdict != Gone {
+		t.Errorf("the carrier has a row: %+v", r)
+	}
+}
+
 func TestAttemptCarriers(t *testing.T) {
 	s, home := treeStore(t)
 	env := treeEnv(home, envAttempt+"=feed")

@@ -16,14 +16,16 @@ import (
 func (sw *sweeper) file(ctx context.Context) error {
 	pending := sw.pendingEdges(ctx)
 	var due []string
-	held := map[string]bool{}
+	held := map[string]bool{} // claims that rows in sessions/ hold, less those of processes that are gone
 	for _, r := range sw.rows {
 		e := r.now
 		if e == nil {
 			continue
 		}
 		for _, c := range sw.s.claimsOf(e) {
-			held[c.file()] = c.kind != claimProcess || sw.verdict(c.process) != Gone
+			if sw.verdict(c.process) != Gone {
+				held[c.file()] = true
+			}
 		}
 		// One that a person has not heard of yet waits for the next pass.
 		if isDue(e, sw.now) && (sw.now.Sub(e.FinishedAt) >= time.Hour || !pending(e.LedgerID)) {
@@ -63,7 +65,7 @@ func (sw *sweeper) file(ctx context.Context) error {
 	if err := gitcmd.SweepScratch(sw.s.path(dirScratch), time.Now().Add(-scratchAge)); err != nil {
 		sw.rep.warn("", sw.stage, err)
 	}
-	if err := sw.clearLeftOvers(ctx); err != nil {
+	if err := errors.Join(sw.clearLeftOvers(ctx), sw.clearGates()); err != nil {
 		sw.rep.warn("", sw.stage, err)
 	}
 	return errors.Join(errs...)
@@ -98,6 +100,22 @@ func (sw *sweeper) clearLeftOvers(ctx context.Context) error {
 		return ctx.Err() == nil
 	})
 	return errors.Join(append(errs, err)...)
+}
+
+// clearGates removes the gates that coordinators left which died. A carrier waits at one
+// for about a minute.
+func (sw *sweeper) clearGates() error {
+	gates, err := os.ReadDir(sw.s.path(dirGates))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, g := range gates {
+		info, statErr := g.Info()
+		if statErr == nil && time.Since(info.ModTime()) > scratchAge {
+			sw.s.closeGate(g.Name())
+		}
+	}
+	return err
 }
 
 func (sw *sweeper) clearAttempts(root *os.Root, id string) error {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strconv"
+	"time"
 )
 
 // A command that starts a session goes through a carrier: it waits until the gate of its
@@ -19,53 +21,57 @@ const dirGates = "gates"
 func (s *Store) gate(attempt string) string { return s.path(dirGates, attempt) }
 
 // carrierScript waits at the gate $1 for about a minute. The own id ends here: the agent
-// keeps the session's identity, without the authority to write its row.
+// keeps the session's identity, without the authority to write its row. A sleep that takes
+// whole seconds alone makes the minute no longer.
 const carrierScript = `gate=$1; shift
 unset AGENT_LEDGER_OWN_ID
-tries=1500
-while [ "$tries" -gt 0 ]; do
+left=700
+while [ "$left" -gt 0 ]; do
 	if [ -f "$gate" ] && read -r pid < "$gate" && [ "$pid" = "$$" ]; then
 		exec "$@"
 	fi
-	tries=$((tries - 1))
-	sleep 0.04 || sleep 1
+	left=$((left - 1))
+	if [ "$left" -gt 600 ]; then nap=0.01; else nap=0.1; fi
+	sleep "$nap" 2>/dev/null || { sleep 1; left=$((left - 11)); }
 done
 echo "ledger: nobody took this session up" >&2
 exit 75
 `
 
-// carrier is the command that waits at a gate and then becomes argv.
-func (h *Host) carrier(gate string, argv []string) []string {
+// carrier is the command that waits at the gate of an attempt and then becomes argv. The
+// identity is in its environment alone: what a person starts beside it in the same server
+// is no part of the session.
+func (h *Host) carrier(id, attempt string, argv []string) []string {
 	carrier := h.Carrier
 	if len(carrier) == 0 {
 		carrier = []string{"/bin/sh", "-c", carrierScript, "ledger-carrier"}
 	}
-	return append(append(append([]string(nil), carrier...), gate), argv...)
+	line := []string{"/usr/bin/env", envID + "=" + id, envOwnID + "=" + id, envAttempt + "=" + attempt}
+	return append(append(append(line, carrier...), h.Store.gate(attempt)), argv...)
 }
 
 // openGate lets the process of an attempt through, unless the session is to be killed.
-func (l *launching) openGate(ctx context.Context, e Entry) error {
-	if !e.KillIntentAt.IsZero() {
-		return fmt.Errorf("ledger: launch %q: %w", e.LedgerID, ErrKillIntended)
+func (l *launching) openGate(ctx context.Context) error {
+	s := l.h.Store
+	e, err := s.Get(ctx, l.row.LedgerID)
+	switch {
+	case err != nil:
+		return err
+	case !e.KillIntentAt.IsZero():
+		return ErrKillIntended
+	case !e.Process().Same(l.gated):
+		return fmt.Errorf("%w: another process has the row", ErrConflict)
 	}
-	if err := ctx.Err(); err != nil {
+	d, err := s.dir(dirGates)
+	if err != nil {
 		return err
 	}
-	d, err := l.h.Store.dir(dirGates)
-	if err != nil {
-		return fmt.Errorf("ledger: launch %q: %w", e.LedgerID, err)
-	}
-	// Not durable: no process of this boot is left after a power cut.
-	err = d.Replace(l.h.Store.tag(), l.row.Lease.Attempt, []byte(strconv.Itoa(l.gated.PID)+"\n"), false)
-	if err != nil {
-		return fmt.Errorf("ledger: launch %q: %w", e.LedgerID, err)
-	}
-	return nil
+	// Not durable: no process of this boot is left after a power cut. The pid is the one
+	// that the carrier has in its own namespace.
+	return d.Replace(s.tag(), l.row.Lease.Attempt, []byte(strconv.Itoa(l.pane.PID)+"\n"), false)
 }
 
 // closeGate shuts an attempt's gate for good.
-func (l *launching) closeGate() { l.h.Store.closeGate(l.row.Lease.Attempt) }
-
 func (s *Store) closeGate(attempt string) {
 	d, err := s.dir(dirGates)
 	if err == nil {
@@ -73,5 +79,39 @@ func (s *Store) closeGate(attempt string) {
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.logger.Warn("gate not removed", "attempt", attempt, "error", err)
+	}
+}
+
+// fenceBirth makes a birth that is given up harmless: its gate is shut, and whatever waits
+// there ends by its identity, with no need of the tmux server that it is in. A process that
+// has passed the gate is left alone: the row is its own.
+func (h *Host) fenceBirth(ctx context.Context, attempt string, o EndOptions) error {
+	h.Store.closeGate(attempt)
+	return h.Store.procs.end(ctx, func() ([]ProcessID, error) {
+		p, err := h.Store.newPass(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if _, _, atGate := p.attempt(attempt); !atGate {
+			return nil, nil
+		}
+		waiting, _ := p.carrying(envAttempt, attempt)
+		return waiting, nil
+	}, o)
+}
+
+// gateAge is how old a gate is that no launch can still need: carriers wait a minute.
+const gateAge = 5 * time.Minute
+
+// clearGates removes the gates that dead coordinators left.
+func (s *Store) clearGates() {
+	gates, err := os.ReadDir(s.path(dirGates))
+	if err != nil {
+		return // none, or not to be read: they do no harm
+	}
+	for _, g := range gates {
+		if info, err := g.Info(); err == nil && info.Mode().IsRegular() && time.Since(info.ModTime()) > gateAge {
+			s.closeGate(g.Name())
+		}
 	}
 }

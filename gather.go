@@ -235,15 +235,19 @@ func (s *Store) sessionVerdict(ctx context.Context, e *Entry) Verdict {
 	if launched == Running || s.procs.verdict(e.Process()) == Running {
 		return Running
 	}
-	p, err := s.newPass(ctx)
-	if err != nil {
-		return Unknown
+	found := Unknown
+	const looks = 3 // some process or other may just be starting a program, and hide what it carries
+	for try := 0; try < looks && found == Unknown; try++ {
+		p, err := s.newPass(ctx)
+		if err != nil {
+			return Unknown
+		}
+		rows, err := s.rowsOf(p, []Entry{*e})
+		if err != nil {
+			return Unknown
+		}
+		found = p.resolve(s.procs, e, rows).verdict
 	}
-	rows, err := s.rowsOf(p, []Entry{*e})
-	if err != nil {
-		return Unknown
-	}
-	found := p.resolve(s.procs, e, rows).verdict
 	if found == Gone {
 		return launched
 	}

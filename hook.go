@@ -34,16 +34,22 @@ type HookResult struct {
 // hookWait is for all locks of one hook; the agent waits for the hook to end.
 const hookWait = 600 * time.Millisecond
 
+// AnyRuntime, as the runtime of [HandleHook], is whichever the session above the hook runs.
+const AnyRuntime = "generic"
+
 // HandleHook takes one hook payload of a runtime (claude, codex, gemini, copilot,
 // cursor-agent, or a JSON object of the same members) and updates the record: it enrols
 // the session whose process the hook runs under, or finds its row; binds the conversation
 // that the event names; notes heartbeats, usage limits and waiting for a person; finishes
-// the row where the session says that it ends.
+// the row where the session says that it ends. Of a restored session it is the
+// acknowledgement.
 //
 // A hook speaks for the session among its ancestors, never for an inherited row id, and
 // one without a session above it is no evidence of one: it makes no row and is no error.
-// Unknown events are signs of life. At most 1 MiB of payload is read. A busy lock is
-// tried once more.
+// A runtime that the registry does not have is recognised by its program's name. Unknown
+// events are signs of life. At most 1 MiB of payload is read. A busy lock is tried once
+// more, and half as much again as the wait for locks is the most that all of it takes,
+// beside reading the payload.
 //
 // The caller's wiring must exit 0 whatever comes back. The error is [ErrInvalid] for what
 // is no payload; the row is whole after every error.
@@ -59,10 +65,12 @@ func HandleHook(ctx context.Context, s *Store, runtime string, payload io.Reader
 	if opts.PID == 0 {
 		opts.PID = os.Getpid()
 	}
-	h := &hook{s: s, runtime: runtime, ev: ev, opts: opts, result: HookResult{Event: ev.Name}}
-	wait := orDefault(opts.Wait, hookWait) / 2
+	wait := orDefault(opts.Wait, hookWait)
+	ctx, cancel := context.WithTimeout(ctx, wait*3/2)
+	defer cancel()
+	h := &hook{s: s, runtime: runtime, ev: ev, opts: opts, look: wait / 3, result: HookResult{Event: ev.Name}}
 	for try := 0; ; try++ {
-		err := h.handle(ctx, wait)
+		err := h.handle(withLockWait(ctx, wait/2))
 		if try == 0 && errors.Is(err, ErrBusy) && ctx.Err() == nil {
 			continue
 		}
@@ -76,12 +84,12 @@ type hook struct {
 	runtime string
 	ev      runtimes.HookEvent
 	opts    HookOptions
+	look    time.Duration // the longest that git, or a tmux server, may take to say where a new session is
+	speaker ProcessID     // of which the event tells
 	result  HookResult
 }
 
-func (h *hook) handle(ctx context.Context, wait time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
+func (h *hook) handle(ctx context.Context) error {
 	row, err := h.session(ctx)
 	if errors.Is(err, ErrNotFound) || err == nil && row.LedgerID == "" {
 		return nil // no session above it
@@ -93,7 +101,7 @@ func (h *hook) handle(ctx context.Context, wait time.Duration) error {
 	if !row.IsOpen() {
 		return nil // its process lives on after its end; that does not open it again
 	}
-	if err := h.beat(ctx, row); err != nil {
+	if row, err = h.beat(ctx, row); err != nil {
 		return err
 	}
 	if h.ev.Subagent() {
@@ -103,46 +111,95 @@ func (h *hook) handle(ctx context.Context, wait time.Duration) error {
 }
 
 // session finds or makes the row of the session that the hook speaks for, and binds the
-// conversation that it names.
+// conversation that it names. The row is zero where there is none, or where the process
+// is none of its own.
 func (h *hook) session(ctx context.Context) (Entry, error) {
-	p, err := h.s.chainPass(h.opts.PID)
+	p, at, err := h.above()
 	if err != nil {
-		return Entry{}, fmt.Errorf("ledger: hook: %w: %w", ErrUnknown, err)
-	}
-	at := p.nearest(h.runtime, h.opts.PID)
-	if at < 0 {
-		return Entry{}, ErrNotFound
+		return Entry{}, err
 	}
 	plan, err := h.s.plan(ctx, p, nil)
 	if err != nil {
 		return Entry{}, err
 	}
-	o := EnrolOptions{By: EnrolledByHook, Panes: h.opts.Panes}
-	if h.ev.SessionID != "" && !h.ev.Subagent() && h.ev.Kind != runtimes.HookEnd {
-		o.word = &hookWord{id: h.ev.SessionID, path: h.ev.TranscriptPath, maybeSubagent: h.ev.MaybeSubagent}
-	}
+	o := EnrolOptions{By: EnrolledByHook, Panes: h.panes(), word: h.word()}
 	en := h.s.enroller(p, plan, o)
-	pid := p.candidates()[at].process.PID
-	m := &en.plan[en.at[pid]]
-	if m.kind == matchHeld {
-		return h.underOperation(ctx, m)
+	i := en.at[p.candidates()[at].process.PID]
+	if head, ok := en.at[en.plan[i].head]; ok && en.plan[i].kind == matchPart {
+		i = head
 	}
-	if h.ev.Kind == runtimes.HookEnd && m.kind != matchKnown {
+	m := &en.plan[i]
+	h.speaker = m.process
+	switch {
+	case m.kind == matchHeld:
+		return h.underOperation(ctx, m)
+	case m.kind == matchKnown:
+		row, err := h.s.Get(ctx, m.row)
+		if err != nil {
+			return Entry{}, err
+		}
+		if row.Phase == PhaseFrozen {
+			if after, err := h.underOperation(ctx, m); err != nil || after.LedgerID != "" {
+				return after, err
+			}
+			return row, nil
+		}
+		h.speaker = row.Process()
+		return h.bind(ctx, p, m, row, o.word)
+	case h.ev.Kind == runtimes.HookEnd:
 		return Entry{}, ErrNotFound // a session that is over before anything knew of it
 	}
-	row, adopted, err := en.adopt(ctx, en.at[pid])
+	row, adopted, err := en.adopt(ctx, i)
 	if err != nil && !isUnsynced(err) {
 		return Entry{}, err
 	}
-	h.result.Enrolled = adopted
-	if adopted || o.word == nil || !row.IsOpen() {
+	h.result.Enrolled = h.result.Enrolled || adopted
+	if adopted || !row.IsOpen() {
 		return row, nil
 	}
-	c := h.s.conversationOf(ctx, p, m, o.word)
-	if c.source != fromHook || c.id == row.SessionID && (c.path == "" || c.path == row.TranscriptPath) {
+	return h.bind(ctx, p, m, row, o.word)
+}
+
+// word is what the event says of the conversation; nil where it says nothing of a
+// session's own.
+func (h *hook) word() *hookWord {
+	if h.ev.SessionID == "" || h.ev.Subagent() || h.ev.Kind == runtimes.HookEnd {
+		return nil
+	}
+	return &hookWord{id: h.ev.SessionID, path: h.ev.TranscriptPath, maybeSubagent: h.ev.MaybeSubagent}
+}
+
+// bind makes the conversation that the event names the row's.
+func (h *hook) bind(ctx context.Context, p *pass, m *match, row Entry, word *hookWord) (Entry, error) {
+	if word == nil || !row.IsOpen() || word.id == row.SessionID && row.TranscriptPath != "" {
 		return row, nil
 	}
-	return h.s.bindConversation(ctx, row, c)
+	c := h.s.conversationOf(ctx, p, m, word)
+	if c.source != fromHook || c.id == row.SessionID && c.path == "" {
+		return row, nil
+	}
+	bound, err := h.s.bindConversation(ctx, row, c)
+	if errors.Is(err, ErrUnknown) || errors.Is(err, ErrIllegal) || errors.Is(err, ErrConflict) {
+		return row, nil // not to be settled now; the next event says it again
+	}
+	return bound, err
+}
+
+// above reads the hook's ancestors, and finds the session that it speaks for: the nearest
+// of its runtime.
+func (h *hook) above() (p *pass, at int, err error) {
+	p, err = h.s.chainPass(h.opts.PID)
+	if err != nil {
+		return nil, 0, fmt.Errorf("ledger: hook: %w: %w", ErrUnknown, err)
+	}
+	p.gitWait = h.look
+	if _, known := p.runtimes.Lookup(h.runtime); !known && isPlainID(h.runtime) && runtimes.CanBeRuntime(h.runtime) {
+		p.runtimes = p.runtimes.With(Runtime{Name: h.runtime})
+	}
+	if at = p.nearest(h.runtime, h.opts.PID); at < 0 {
+		return nil, 0, ErrNotFound
+	}
+	return p, at, nil
 }
 
 // nearest is the index among the candidates of the session process of a runtime that is
@@ -150,7 +207,7 @@ func (h *hook) session(ctx context.Context) (Entry, error) {
 func (p *pass) nearest(runtime string, pid int) int {
 	cs := p.candidates()
 	for i := len(cs) - 1; i >= 0; i-- {
-		if cs[i].runtime == runtime && cs[i].process.PID != pid {
+		if (cs[i].runtime == runtime || runtime == AnyRuntime) && cs[i].process.PID != pid {
 			cs[i].young = false // what has run a hook has started its program
 			return i
 		}
@@ -158,41 +215,56 @@ func (p *pass) nearest(runtime string, pid int) int {
 	return -1
 }
 
-// underOperation is the word of an agent whose row is frozen or in an operation: of a
-// restore it is the acknowledgement, of a frozen session that runs again the adoption.
+// panes is the look-up of a new session's pane, with the patience of a hook.
+func (h *hook) panes() PaneLookup {
+	ask := h.opts.Panes
+	if ask == nil {
+		ask = h.s.lookUpPane
+	}
+	return func(ctx context.Context, socket string, serverPID int, panePIDs []int) (session, window, pane string, ok bool) {
+		ctx, cancel := context.WithTimeout(ctx, h.look)
+		defer cancel()
+		return ask(ctx, socket, serverPID, panePIDs)
+	}
+}
+
+// underOperation is the word of an agent that carries the id of a row which is frozen or
+// in an operation: of a restore it is the acknowledgement, of a frozen session that runs
+// again the adoption. Anything else is no business of the row's: the process may be
+// another agent below it. The row comes back if it was taken up.
 func (h *hook) underOperation(ctx context.Context, m *match) (Entry, error) {
 	row, err := h.s.Get(ctx, m.row)
 	if err != nil {
 		return Entry{}, err
 	}
-	if h.ev.SessionID == "" || h.ev.Subagent() || row.Phase != PhaseFrozen || h.ev.Kind == runtimes.HookEnd {
-		return row, nil
+	if h.word() == nil || h.ev.MaybeSubagent || row.Phase != PhaseFrozen {
+		return Entry{}, nil
 	}
 	ev := Adopt(m.process, h.ev.SessionID)
 	if row.Lease != nil {
 		if row.Lease.Op != OpRestore || m.carries.attempt != row.Lease.Attempt {
-			return row, nil
+			return Entry{}, nil
 		}
 		ev = Acknowledge(m.carries.attempt, m.process, h.ev.SessionID)
 	}
 	ev.TranscriptPath, ev.Source = h.ev.TranscriptPath, fromHook
-	after, _, err := h.s.Apply(ctx, row.LedgerID, ev)
+	after, out, err := h.s.Apply(ctx, row.LedgerID, ev)
 	switch {
-	case err == nil, isUnsynced(err):
+	case out == Applied:
 		return after, nil
 	case errors.Is(err, ErrBusy):
-		return row, err
+		return Entry{}, err
 	}
 	// A passing id, or another conversation: the restore's coordinator reads what is
 	// recorded of it.
 	h.s.logger.Info("hook refused", "session", row.LedgerID, "event", h.ev.Name, "error", err)
-	return row, nil
+	return Entry{}, nil
 }
 
 // beat notes the sign of life, and whether the agent waits for a person.
-func (h *hook) beat(ctx context.Context, row Entry) error {
+func (h *hook) beat(ctx context.Context, row Entry) (Entry, error) {
 	now := h.s.now()
-	_, err := h.s.Update(ctx, row.LedgerID, func(e *Entry) error {
+	return h.s.Update(ctx, row.LedgerID, func(e *Entry) error {
 		if now.After(e.LastHeartbeatAt) {
 			e.LastHeartbeatAt = now
 		}
@@ -212,7 +284,6 @@ func (h *hook) beat(ctx context.Context, row Entry) error {
 		}
 		return nil
 	}, Relaxed())
-	return err
 }
 
 // waitingKind is what a person is waited for.
@@ -226,7 +297,7 @@ func waitingKind(notification string) string {
 
 // react does what the event asks for beside the sign of life.
 func (h *hook) react(ctx context.Context, row Entry) error {
-	key := row.Process().Key()
+	key := h.speaker.Key()
 	var ev Event
 	switch {
 	case h.ev.Kind == runtimes.HookEnd && !goesOn(h.ev.Reason):
@@ -234,7 +305,7 @@ func (h *hook) react(ctx context.Context, row Entry) error {
 	case h.ev.Limited():
 		ev = ObserveLimit(key, time.Time{})
 	case h.ev.Kind == runtimes.HookStop && row.Limit != nil:
-		ev = ClearLimit() // a turn was finished: it holds no more
+		ev = ClearLimit().AtEpoch(row.Epoch) // a turn was finished: it holds no more
 	case h.ev.Kind == runtimes.HookStart:
 		h.result.Notice = h.notice(ctx, row)
 		return nil

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/sessionledger/ledger/tmux"
 )
 
 // Host does what takes more than the record of a session: it starts and ends processes,
@@ -21,9 +23,26 @@ type Host struct {
 	// until the file holds its own pid and a newline, take AGENT_LEDGER_OWN_ID out of the
 	// environment, and give up after a bounded time. Nil: a few lines of sh.
 	Carrier []string
+	// Servers are a person's own tmux servers, beside those that rows name: see
+	// [Options.Servers], which holds for everything that the store does.
+	Servers []tmux.Server
 	// WrapServer rewrites the command line that starts a session's tmux server, to place it
 	// in a slice, scope or container of its own. Nil: as it is.
 	WrapServer func(argv []string) []string
+	// ServerConfig is the tmux configuration file of the servers that Launch starts, read
+	// before the options of hosted servers are set. "": none. A person's own file is never
+	// read by itself: it can start programs, open sessions beside the agent's, or end a
+	// session that nobody is attached to.
+	ServerConfig string
+
+	step func(name string) // called after each step of a launch; nil but in tests
+}
+
+// after tells a test which step is done.
+func (h *Host) after(step string) {
+	if h.step != nil {
+		h.step(step)
+	}
 }
 
 // releaseWait bounds the clean-up after a context has ended.

@@ -4,294 +4,313 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sessionledger/ledger/internal/durable"
-	"github.com/sessionledger/ledger/internal/procscan"
-	"github.com/sessionledger/ledger/internal/runtimes"
+	"github.com/sessionledger/ledger/internal/folder"
 	"github.com/sessionledger/ledger/tmux"
 )
 
-// LaunchOptions say what is launched, and how. Runtime or Argv is required.
-type LaunchOptions struct {
-	Runtime string   // registry name; "": the base name of Argv[0]
-	Argv    []string // command line; its program is looked up on PATH, outside a shim folder. Nil: the runtime's
-	Dir     string   // where it runs; "": this process's folder
-	Env     []string // environment, each "NAME=value"; nil: this process's
+const (
+	// launchWait is for the carrier to pass its gate and become the agent.
+	launchWait = 10 * time.Second
+	// carrierWait is for the pane's process to start the carrier.
+	carrierWait = 5 * time.Second
+)
 
-	// What the row records beside the facts of its process.
-	TaskID, Operation, Model, AgentString string
-	SessionID                             string // a conversation id that Argv gives the agent
-	Window                                string // name of the place in the project; "": none
-	ResumedFrom                           string // row whose conversation is taken up
-
-	Name          string        // of the tmux session; "": the ledger id. tmux may change some characters
-	Width, Height int           // of the terminal until a client attaches; 0: tmux's own
-	Wait          time.Duration // for the agent to come up; 0: 10 s
+// hostOptions make a hosted session as much as possible like an agent in a terminal of its
+// own: no line of the screen for tmux, its long scrollback under the mouse wheel, no delay
+// of the escape key. The pane ends with its agent, and the session does not end because
+// nobody looks at it.
+var hostOptions = [][2]string{
+	{"history-limit", "50000"},
+	{"status", "off"},
+	{"mouse", "on"},
+	{"escape-time", "10"},
+	{"focus-events", "on"},
+	{"remain-on-exit", "off"},
+	{"destroy-unattached", "off"},
+	{"exit-empty", "on"},
 }
-
-// launchWait is for the carrier to pass its gate and become the agent.
-const launchWait = 10 * time.Second
 
 // Launch starts an agent in a tmux server of its own, whose socket lies in the ledger's
 // folder, so that no terminal and no other session can take it down. The birth record
 // comes first; the pane's command then waits at a gate until its process is on record, and
 // becomes the agent under the same pid. The row comes back once the agent runs.
 //
-// A launch that fails leaves no row behind where nothing ran, and one that asks for
-// attention where that is not known. The error is [ErrInvalid] for a command that is not
-// there, or says what failed.
+// A launch that fails leaves no row behind where nothing ran, and then returns none; one
+// that could not be told from a start leaves a row that asks for attention. The error is
+// [ErrInvalid] for a command or folder that is not there or what is no session,
+// [ErrConversationHeld] where SessionID, or the conversation of ResumedFrom, is another
+// session's, or says what failed.
 func (h *Host) Launch(ctx context.Context, opts LaunchOptions) (Entry, error) {
 	l, err := h.prepareLaunch(ctx, opts)
 	if err != nil {
 		return Entry{}, err
 	}
-	e, err := h.Store.Create(ctx, l.row, BeginCreate(l.self))
-	if err != nil && !isUnsynced(err) {
-		return e, err
+	e, err := h.Store.Create(ctx, h.Store.birthRow(ctx, l.launchable), BeginCreate(l.self))
+	if e.LedgerID == "" {
+		return Entry{}, err
 	}
 	l.row = e
+	h.after("born")
 	defer func() { h.release(ctx, e.LedgerID, e.Lease.Nonce) }()
-	pane, err := l.spawn(ctx)
-	if err != nil {
-		return e, l.giveUp(ctx, err)
+	if err != nil && !isUnsynced(err) {
+		return l.giveUp(ctx, err)
 	}
-	bound, err := l.bind(ctx, pane)
-	if err != nil {
-		return e, l.giveUp(ctx, err)
+	if err := l.aloneInResuming(ctx); err != nil {
+		return l.giveUp(ctx, err)
 	}
-	defer l.closeGate()
-	if err := l.openGate(ctx, bound); err != nil {
-		return bound, err
+	if err := l.spawn(ctx); err != nil {
+		return l.giveUp(ctx, err)
 	}
-	return l.describe(ctx, bound)
+	h.after("stamped")
+	if err := l.bind(ctx); err != nil {
+		return l.giveUp(ctx, err)
+	}
+	h.after("bound")
+	if err := l.start(ctx); err != nil {
+		return l.undo(ctx, err)
+	}
+	h.after("started")
+	return l.described(ctx)
 }
 
 // launching is one launch on its way.
 type launching struct {
+	*launchable
 	h      *Host
-	opts   LaunchOptions
 	self   ProcessID
 	row    Entry
-	argv   []string
-	env    []string
 	socket string
 	pane   tmux.Pane // where it was started; zero until then
 	gated  ProcessID // the carrier, which becomes the agent
+	agent  *pass     // what its process shows once it is the agent
 }
 
 // prepareLaunch resolves everything that can be wrong before anything is written.
 func (h *Host) prepareLaunch(ctx context.Context, opts LaunchOptions) (*launching, error) {
-	l := &launching{h: h, opts: opts, argv: slices.Clone(opts.Argv)}
-	invalid := func(format string, args ...any) error {
-		return fmt.Errorf("ledger: launch: %w: "+format, append([]any{ErrInvalid}, args...)...)
-	}
-	if len(l.argv) == 0 && opts.Runtime == "" {
-		return nil, invalid("neither a runtime nor a command")
-	}
-	if len(l.argv) == 0 {
-		spec, _ := h.Store.runtimes.table.Lookup(opts.Runtime)
-		program, err := h.Store.findProgram(spec)
-		if err != nil {
-			return nil, invalid("%v", err)
-		}
-		l.argv = []string{program}
-	}
-	program, err := lookPath(l.argv[0], h.Store.runtimes.shims)
+	one, err := h.lookThrough(opts)
 	if err != nil {
-		return nil, invalid("%v", err)
+		return nil, err
 	}
-	if l.argv[0], err = filepath.Abs(program); err != nil {
-		return nil, invalid("%v", err)
+	if one.lost != nil {
+		return nil, one.lost
 	}
-	runtime := orElse(opts.Runtime, filepath.Base(l.argv[0]))
-	dir := opts.Dir
-	if dir == "" {
-		if dir, err = os.Getwd(); err != nil {
-			return nil, fmt.Errorf("ledger: launch: %w", err)
+	if one.service {
+		return nil, fmt.Errorf("ledger: launch: %w: %s %s is no session", ErrInvalid, one.runtime, one.argv[1])
+	}
+	l := &launching{launchable: one, h: h}
+	if l.self, err = h.Store.procs.self(); err != nil {
+		return nil, fmt.Errorf("ledger: launch: %w: %w", ErrUnknown, err)
+	}
+	id, err := NewID(l.runtime, h.Store.now())
+	if err != nil {
+		return nil, fmt.Errorf("ledger: launch: %w", err)
+	}
+	if _, err := h.Store.hostSocket(id); err != nil { // as long as the id to come
+		return nil, err
+	}
+	if c := opts.SessionID; c != "" {
+		by, err := h.Store.conversationRow(ctx, l.runtime, c)
+		if err != nil {
+			return nil, err
+		}
+		if by != "" {
+			return nil, fmt.Errorf("ledger: launch: %w: %q by %q", ErrConversationHeld, c, by)
 		}
 	}
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() || !filepath.IsAbs(dir) {
-		return nil, invalid("%q is no folder to launch in", dir)
-	}
-	if l.self, err = h.Store.procs.self(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnknown, err)
-	}
-	l.env = opts.Env
-	if l.env == nil {
-		l.env = os.Environ()
-	}
-	l.row = h.Store.birthRow(ctx, runtime, dir, l.env)
-	o := &l.row
-	o.TaskID, o.Operation, o.Model, o.AgentString = opts.TaskID, opts.Operation, opts.Model, opts.AgentString
-	o.SessionID, o.Window, o.ResumedFrom = opts.SessionID, opts.Window, opts.ResumedFrom
 	return l, nil
 }
 
-// birthRow is what is known of a session before it has a process: the same facts, from the
-// launcher's evidence.
-func (s *Store) birthRow(ctx context.Context, runtime, dir string, env []string) Entry {
-	e := Entry{Runtime: runtime, Cwd: dir, LauncherPID: os.Getpid(), EnrolledBy: EnrolledByShim}
-	p, err := s.chainPass(os.Getpid())
-	if err != nil {
-		return e
+// conversationRow is the row that holds a conversation; "" is none.
+func (s *Store) conversationRow(ctx context.Context, runtime, id string) (string, error) {
+	if err := s.completeClaims(ctx); err != nil && !isReadOnly(err) {
+		return "", err
 	}
-	at := p.place(ctx, dir)
-	e.RepoRoot, e.Project, e.Branch, e.Worktree = at.root, at.project, at.branch, clonePtr(at.linked)
-	lookup := func(name string) (string, bool) {
-		for _, kv := range slices.Backward(env) {
-			if v, ok := strings.CutPrefix(kv, name+"="); ok {
-				return v, true
-			}
-		}
-		return "", false
-	}
-	spec, _ := s.runtimes.table.Lookup(runtime)
-	e.Account = spec.Account(runtimes.Homes{Home: s.home, Getenv: func(name string) string { v, _ := lookup(name); return v }})
-	m := &match{candidate: candidate{carries: carried(lookup)}}
-	if id := m.carries.id; isPlainID(id) {
-		m.inherited = id
-	}
-	q, ok := p.snap.Get(os.Getpid())
-	if !ok {
-		return e
-	}
-	var above agentAbove
-	if i := p.nearestAgent(os.Getpid()); i >= 0 {
-		c := p.candidates()[i]
-		above.pid, above.name = c.process.PID, c.runtime
-		if row, err := s.Find(ctx, Query{Process: c.process}); err == nil {
-			above.row = row.LedgerID
-		}
-	}
-	p.describeLauncher(&e, m, q, above, true)
-	return e
-}
-
-// nearestAgent is the index among the candidates of the session process nearest above pid.
-func (p *pass) nearestAgent(pid int) int {
-	cs := p.candidates()
-	for i := len(cs) - 1; i >= 0; i-- {
-		if cs[i].process.PID != pid {
-			return i
-		}
-	}
-	return -1
-}
-
-// childEnv is the environment of the tmux server: the launcher's, without what belongs to
-// the agent that it runs under or to its terminal.
-func (l *launching) childEnv() []string {
-	unset := runtimes.Unset(l.env)
-	return slices.DeleteFunc(slices.Clone(l.env), func(kv string) bool {
-		name, _, _ := strings.Cut(kv, "=")
-		return slices.Contains(unset, name) || strings.HasPrefix(name, "AGENT_LEDGER_")
-	})
+	return s.holder(conversationClaim(runtime, id))
 }
 
 // spawn starts the carrier in a server of its own.
-func (l *launching) spawn(ctx context.Context) (tmux.Pane, error) {
+func (l *launching) spawn(ctx context.Context) error {
+	s := l.h.Store
 	var err error
-	if l.socket, err = l.h.Store.hostSocket(l.row.LedgerID); err != nil {
-		return tmux.Pane{}, err
+	if l.socket, err = s.hostSocket(l.row.LedgerID); err != nil {
+		return err
 	}
-	server := tmux.Server{Socket: l.socket, Env: l.childEnv(), Wrap: l.h.WrapServer}
+	if err := s.makeHostDir(filepath.Dir(l.socket)); err != nil {
+		return fmt.Errorf("ledger: launch: %w", err)
+	}
+	server := tmux.Server{Socket: l.socket, Env: l.childEnv(), Wrap: l.h.WrapServer, Config: orElse(l.h.ServerConfig, os.DevNull)}
+	o := &l.opts
 	l.pane, err = server.NewSession(ctx, tmux.SessionOptions{
-		Name: orElse(l.opts.Name, l.row.LedgerID), Window: l.opts.Window, Width: l.opts.Width, Height: l.opts.Height,
-		Start: tmux.Start{
-			Command: l.h.carrier(l.h.Store.gate(l.row.Lease.Attempt), l.argv),
-			Dir:     l.row.Cwd,
-			Env:     identityEnv(l.row.LedgerID, l.row.Lease.Attempt),
-		},
+		Name: orElse(o.Name, l.row.LedgerID), Window: o.Window, Width: o.Width, Height: o.Height,
+		Start:   tmux.Start{Command: l.h.carrier(l.row.LedgerID, l.row.Lease.Attempt, l.argv), Dir: l.row.Cwd},
+		Options: hostOptions,
 	})
-	pane := l.pane
 	if err != nil {
-		return pane, fmt.Errorf("ledger: launch: %w", err)
+		return fmt.Errorf("ledger: launch: %w", err)
 	}
+	l.h.after("spawned")
 	// The stamp proves the pane, the mark whose operation may act on it.
-	_, err = server.Do(ctx, pane.Guard(), tmux.Set(tmux.OptionID, l.row.LedgerID), tmux.Set(tmux.OptionAttempt, l.row.Lease.Attempt))
+	_, err = server.Do(ctx, l.pane.Guard(), tmux.Set(tmux.OptionID, l.row.LedgerID), tmux.Set(tmux.OptionAttempt, l.row.Lease.Attempt))
 	if err != nil {
-		return pane, fmt.Errorf("ledger: launch: %w", err)
+		return fmt.Errorf("ledger: launch: %w", err)
 	}
-	return pane, nil
-}
-
-// identityEnv is how a session's processes know whose they are. The carrier takes the own
-// id out before it becomes the agent.
-func identityEnv(id, attempt string) []string {
-	return []string{envID + "=" + id, envOwnID + "=" + id, envAttempt + "=" + attempt}
+	return nil
 }
 
 // hostSocket is the path of a row's dedicated tmux server. A path that is too long for a
-// socket moves to the runtime folder.
+// socket moves to the user's runtime folder.
 func (s *Store) hostSocket(id string) (string, error) {
-	dir := s.path("sock")
-	const maxSocket = 107
-	if len(dir)+1+len(id) > maxSocket {
-		run := os.Getenv("XDG_RUNTIME_DIR")
-		if !filepath.IsAbs(run) {
-			return "", fmt.Errorf("ledger: launch: %w: the path %q is too long for a socket, and there is no $XDG_RUNTIME_DIR", ErrInvalid, filepath.Join(dir, id))
-		}
-		dir = filepath.Join(run, "agent-sessions")
+	const longest = 107
+	path := s.path("sock", id)
+	if len(path) <= longest {
+		return path, nil
 	}
+	run := os.Getenv("XDG_RUNTIME_DIR")
+	if !filepath.IsAbs(run) {
+		return "", fmt.Errorf("ledger: launch: %w: the path %q is too long for a socket, and there is no $XDG_RUNTIME_DIR", ErrInvalid, path)
+	}
+	if path = filepath.Join(run, "agent-sessions", id); len(path) > longest {
+		return "", fmt.Errorf("ledger: launch: %w: the path %q is too long for a socket", ErrInvalid, path)
+	}
+	return path, nil
+}
+
+// makeHostDir makes the folder of sockets: whoever can write to it could put a server of
+// his own behind one.
+func (s *Store) makeHostDir(dir string) error {
 	if err := durable.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("ledger: launch: %w", err)
+		return err
 	}
-	return filepath.Join(dir, id), nil
+	return folder.Secure(dir)
 }
 
-// bind puts the carrier's process on record.
-func (l *launching) bind(ctx context.Context, pane tmux.Pane) (Entry, error) {
+// bind puts the carrier's process on record, and the conversation that it is given.
+func (l *launching) bind(ctx context.Context) error {
 	s := l.h.Store
-	process, err := s.procs.identify(pane.PID)
-	if err != nil {
-		return Entry{}, err
+	loc := Location{Mux: Mux{Kind: MuxTmux, Socket: l.socket, Target: l.pane.Session}}
+	var err error
+	if l.gated, loc.PaneServer, err = l.findCarrier(ctx); err != nil {
+		return err
 	}
-	server, err := s.procs.identify(pane.Server.PID)
-	if err != nil {
-		return Entry{}, err
+	if !loc.PaneServer.IsZero() {
+		loc.PaneID = l.pane.ID
 	}
-	if pane.Server.StartTicks != 0 && server.StartTicks != pane.Server.StartTicks {
-		return Entry{}, fmt.Errorf("ledger: launch: %w: the tmux server is another one by now", ErrUnknown)
+	e, _, err := s.Apply(ctx, l.row.LedgerID, Bind(l.row.Lease.Nonce, l.gated, loc))
+	if err != nil && !isUnsynced(err) {
+		return err
 	}
-	l.gated = process
-	loc := Location{Mux: Mux{Kind: MuxTmux, Socket: l.socket, Target: pane.Session}, PaneID: pane.ID, PaneServer: server}
-	e, _, err := s.Apply(ctx, l.row.LedgerID, Bind(l.row.Lease.Nonce, process, loc))
-	if isUnsynced(err) {
-		err = nil // on record, and as durable as the disk allows
-	}
-	return e, err
+	lease := l.row.Lease
+	l.row = e
+	l.row.Lease = lease // what the attempt was
+	return nil
 }
 
-// giveUp settles a birth that failed: nothing may be left that could still start.
-func (l *launching) giveUp(ctx context.Context, why error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*tmux.DefaultTimeout)
+// findCarrier identifies the process in the pane by the attempt in its environment: the
+// pid that tmux tells is another process's where the server was put into a container. The
+// server is zero there.
+func (l *launching) findCarrier(ctx context.Context) (carrier, server ProcessID, err error) {
+	s, attempt := l.h.Store, l.row.Lease.Attempt
+	ctx, cancel := context.WithTimeout(ctx, carrierWait)
 	defer cancel()
-	l.closeGate()
-	if server := l.pane.Server; server.PID != 0 {
-		// It is this launch's alone, and whatever waits in it.
-		if err := (tmux.Server{Socket: l.socket}).KillServer(ctx, server); err != nil {
-			why = errors.Join(why, err)
+	for {
+		p, err := s.chainPass(l.pane.PID)
+		if err == nil {
+			env, envErr := p.snap.Environ(l.pane.PID)
+			if v, _ := env.Lookup(envAttempt); envErr == nil && v == attempt {
+				q, _ := p.snap.Get(l.pane.PID)
+				for above := range p.snap.Ancestors(l.pane.PID) {
+					if above.PID == l.pane.Server.PID && isTmuxServer(above) {
+						server = p.identity(above)
+					}
+				}
+				return p.identity(q), server, nil
+			}
+		}
+		if err := l.nap(ctx); err != nil {
+			break
 		}
 	}
-	_, err := l.h.reconcileRow(ctx, l.row.LedgerID, ReconcileOptions{nonce: l.row.Lease.Nonce, Grace: -1})
-	return errors.Join(why, err)
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), carrierWait)
+	defer cancel()
+	p, err := s.newPass(ctx)
+	if err != nil {
+		return carrier, server, err
+	}
+	seen, carrier, atGate := p.attempt(attempt)
+	if seen != Running || !atGate {
+		return carrier, server, fmt.Errorf("ledger: launch: %w: the pane's process %d does not carry the attempt", ErrUnknown, l.pane.PID)
+	}
+	return carrier, ProcessID{}, nil
 }
 
-// describe waits until the carrier has become the agent, and records what its process then
-// shows of it.
-func (l *launching) describe(ctx context.Context, e Entry) (Entry, error) {
-	s := l.h.Store
-	p, err := l.awaitAgent(ctx)
-	if err != nil {
-		return e, err
+// nap is the pause between two looks at what gives no notice, such as an exec.
+func (l *launching) nap(ctx context.Context) error {
+	timer := time.NewTimer(3 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	facts, _ := p.describe(ctx, s.procs, &match{candidate: candidate{process: l.gated, runtime: e.Runtime}}, agentAbove{}, s.LookUpPane)
-	described, err := s.Update(ctx, e.LedgerID, func(e *Entry) error {
+}
+
+// start lets the carrier through its gate, and waits until it has become the agent.
+func (l *launching) start(ctx context.Context) error {
+	defer l.h.Store.closeGate(l.row.Lease.Attempt)
+	if err := l.h.claimGiven(ctx, l.row.LedgerID, l.launchable); err != nil {
+		return err
+	}
+	if err := l.openGate(ctx); err != nil {
+		return err
+	}
+	l.h.after("opened")
+	return l.awaitAgent(ctx)
+}
+
+// errEnded says that an agent ran and is gone again: it is no launch that failed.
+var errEnded = errors.New("it ended at once")
+
+// awaitAgent waits until the gated process runs another command line than the carrier's.
+func (l *launching) awaitAgent(ctx context.Context) error {
+	s := l.h.Store
+	ctx, cancel := context.WithTimeout(ctx, orDefault(l.opts.Wait, launchWait))
+	defer cancel()
+	gate := s.gate(l.row.Lease.Attempt)
+	for {
+		p, err := s.chainPass(l.gated.PID)
+		if isGone(err) {
+			return errEnded
+		}
+		if err == nil {
+			q, ok := p.snap.Get(l.gated.PID)
+			switch {
+			case !ok || q.Start != l.gated.StartTicks || q.Gone():
+				return errEnded
+			case len(q.Args) > 0 && !slices.Contains(q.Args, gate):
+				l.agent = p
+				return nil
+			}
+		}
+		if err := l.nap(ctx); err != nil {
+			return fmt.Errorf("%w: its carrier did not start it: %w", ErrUnknown, err)
+		}
+	}
+}
+
+// described records what the agent's own process shows beside the birth's facts.
+func (l *launching) described(ctx context.Context) (Entry, error) {
+	s := l.h.Store
+	m := &match{candidate: candidate{process: l.gated, runtime: l.runtime}}
+	facts, _ := l.agent.describe(ctx, s.procs, m, agentAbove{}, nil)
+	e, err := s.Update(ctx, l.row.LedgerID, func(e *Entry) error {
 		if !e.Process().Same(l.gated) {
 			return nil // it has gone on without us
 		}
@@ -299,36 +318,58 @@ func (l *launching) describe(ctx context.Context, e Entry) (Entry, error) {
 		return nil
 	}, Relaxed())
 	if err != nil {
-		return e, nil // the next sweep describes it
+		return s.Get(ctx, l.row.LedgerID) // the next sweep describes it
 	}
-	return described, nil
+	return e, nil
 }
 
-// awaitAgent waits until the gated process runs another command line than the carrier's.
-func (l *launching) awaitAgent(ctx context.Context) (*pass, error) {
-	s := l.h.Store
-	ctx, cancel := context.WithTimeout(ctx, orDefault(l.opts.Wait, launchWait))
+// giveUp settles a birth that was not bound: nothing may be left that could still start.
+// The row comes back if it had to stay.
+func (l *launching) giveUp(ctx context.Context, why error) (Entry, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*tmux.DefaultTimeout)
 	defer cancel()
-	gate := s.gate(l.row.Lease.Attempt)
-	for {
-		p, err := s.chainPass(l.gated.PID)
-		if errors.Is(err, procscan.ErrGone) {
-			return nil, fmt.Errorf("ledger: launch %q: %w: it ended at once", l.row.LedgerID, ErrIllegal)
+	why = errors.Join(why, l.endServer(ctx))
+	_, err := l.h.reconcileRow(ctx, l.row.LedgerID, ReconcileOptions{nonce: l.row.Lease.Nonce, Grace: -1})
+	e, getErr := l.h.Store.Get(ctx, l.row.LedgerID)
+	if errors.Is(getErr, ErrNotFound) {
+		return Entry{}, why
+	}
+	return e, errors.Join(why, err)
+}
+
+// endServer ends the server that the launch has started: it is this launch's alone, with
+// whatever waits in it.
+func (l *launching) endServer(ctx context.Context) error {
+	l.h.Store.closeGate(l.row.Lease.Attempt)
+	if l.pane.Server.PID == 0 {
+		return nil
+	}
+	if err := (tmux.Server{Socket: l.socket}).KillServer(ctx, l.pane.Server); err != nil {
+		return err
+	}
+	if err := os.Remove(l.socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// undo settles a launch that is on record and came to nothing: the row ends with the proof
+// that its process has.
+func (l *launching) undo(ctx context.Context, why error) (Entry, error) {
+	s, id := l.h.Store, l.row.LedgerID
+	why = fmt.Errorf("ledger: launch %q: %w", id, why)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*tmux.DefaultTimeout)
+	defer cancel()
+	if !errors.Is(why, errEnded) {
+		if err := l.endServer(ctx); err != nil {
+			why = errors.Join(why, err)
 		}
-		if err == nil {
-			q, ok := p.snap.Get(l.gated.PID)
-			switch {
-			case !ok || q.Start != l.gated.StartTicks || q.Gone():
-				return nil, fmt.Errorf("ledger: launch %q: %w: it ended at once", l.row.LedgerID, ErrIllegal)
-			case !slices.Contains(q.Args, gate):
-				return p, nil
-			}
-		}
-		// An exec gives no notice, so this polls; it takes a few milliseconds.
-		select {
-		case <-time.After(2 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, fmt.Errorf("ledger: launch %q: %w: its carrier did not start it: %w", l.row.LedgerID, ErrUnknown, ctx.Err())
+		if err := s.procs.end(ctx, func() ([]ProcessID, error) { return []ProcessID{l.gated}, nil }, EndOptions{}); err != nil {
+			why = errors.Join(why, err)
+		} else if _, _, err := s.Apply(ctx, id, Finish(l.gated.Key(), "it could not be started")); err != nil && !isUnsynced(err) {
+			why = errors.Join(why, err)
 		}
 	}
+	e, err := s.Get(ctx, id)
+	return e, errors.Join(why, err)
 }

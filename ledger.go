@@ -9,12 +9,14 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/sessionledger/ledger/internal/durable"
 	"github.com/sessionledger/ledger/internal/flock"
 	"github.com/sessionledger/ledger/internal/folder"
+	"github.com/sessionledger/ledger/tmux"
 )
 
 // Clock tells the time. One that also has a method BootSeconds() (int64, error) tells
@@ -29,6 +31,7 @@ type Options struct {
 	Runtimes *Runtimes     // nil: BuiltinRuntimes
 	Logger   *slog.Logger  // nil: silent
 	LockWait time.Duration // longest wait for a lock where the context has no deadline; 0: 10 s
+	Servers  []tmux.Server // a person's own tmux servers: where to look for sessions in a server of which no socket is known, and how to run tmux for them
 	Grace    time.Duration // least age of a dead owner's lease before it is stale; 0: DefaultGrace, less than 0: none
 }
 
@@ -46,6 +49,7 @@ type Store struct {
 	logger      *slog.Logger
 	lockWait    time.Duration
 	grace       time.Duration
+	servers     []tmux.Server
 	procs       *table
 	rows        *flock.Set // locks/
 	passes      *flock.Set // locks of whole passes, in the root itself
@@ -104,6 +108,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 		logger:   o.Logger,
 		lockWait: cmp.Or(o.LockWait, defaultWait),
 		grace:    o.Grace,
+		servers:  slices.Clone(o.Servers),
 		procs:    newTable(o.ProcFS),
 		rows:     flock.NewSet(filepath.Join(root, dirLocks), o.ProcFS),
 		passes:   flock.NewSet(root, o.ProcFS),

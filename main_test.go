@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/sessionledger/ledger/ledgertest"
 )
 
 // storeFull turns the long searches on: every system call, 64 x 50 updates, long histories.
@@ -82,10 +84,18 @@ func TestMain(m *testing.M) {
 	os.Setenv("TMUX_TMPDIR", home)
 	os.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
 	os.Setenv("GIT_CONFIG_NOSYSTEM", "1")
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(shared{m}, goleak.Cleanup(func(code int) {
 		os.RemoveAll(home)
 		os.Exit(code)
 	}))
+}
+
+// shared keeps what several tests build, until the last has ended.
+type shared struct{ *testing.M }
+
+func (m shared) Run() int {
+	defer removeBuilt()
+	return ledgertest.Main(m.M)
 }
 
 // childCommand is a run of the registered function name in a process of its own.

@@ -140,6 +140,8 @@ func TestPlanMatches(t *testing.T) {
 			testView(), "", []string{"enrol", "part"}},
 		{"the native build has the row", []candidate{cand(10, "codex", ""), tweak(cand(11, "codex", "", 10), func(c *candidate) { c.continues = 10 })},
 			testView(testRow("x", hasProcess(11))), "", []string{"known x", "part x"}},
+		{"both have one", []candidate{cand(10, "codex", ""), tweak(cand(11, "codex", "", 10), func(c *candidate) { c.continues = 10 })},
+			testView(testRow("x", hasProcess(10)), testRow("y", hasProcess(11))), "", []string{"known x", "part x"}},
 
 		{"launched, not bound yet", []candidate{cand(10, "claude", "x", 5)}, testView(testRow("x", launchedFrom(5))), "", []string{"bind x"}},
 		{"the launcher became the agent", []candidate{cand(10, "claude", "x")}, testView(testRow("x", launchedFrom(10))), "", []string{"bind x"}},

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -21,10 +20,11 @@ type pass struct {
 	sys      *procscan.System
 	here     ProcessID // identity members that its processes share; BootID "" is not known
 	runtimes *Runtimes
-	home     string    // of the user, for sessions whose environment names none
-	sockDir  string    // sockets of the servers that this library started
-	taken    time.Time // when, as rows store it
-	uptime   uint64    // the same in ticks after boot; 0: not known
+	home     string                                                   // of the user, for sessions whose environment names none
+	socket   func(id string) (string, error)                          // of the server that this library starts for a row
+	taken    time.Time                                                // when, as rows store it
+	own      func(ctx context.Context, serverPID int) (socket string) // of a person's tmux servers, where their processes do not tell
+	uptime   uint64                                                   // the same in ticks after boot; 0: not known
 
 	whole   bool   // every process is in it
 	partial string // why not
@@ -35,12 +35,13 @@ type pass struct {
 	at      map[int]int // pid: index in matched
 	bears   *bearers    // by carrying
 	places  map[string]*place
+	gitWait time.Duration // the longest that git may take to say where a session works
 }
 
 // newPass reads the process table. A table that cannot be read gives a pass that is not
 // whole and shows nothing; the error is the context's alone.
 func (s *Store) newPass(ctx context.Context) (*pass, error) {
-	snap, err := s.procs.sys.Snapshot(ctx)
+	snap, err := s.snapshot(ctx)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -57,6 +58,20 @@ func (s *Store) newPass(ctx context.Context) (*pass, error) {
 		p.noDiscovery = "this machine cannot be identified"
 	}
 	return p, nil
+}
+
+// snapshot reads the process table, again where it was not whole: on a busy machine some
+// process or other is always just starting a program, and can be read a moment later.
+func (s *Store) snapshot(ctx context.Context) (snap *procscan.Snapshot, err error) {
+	const tries = 3
+	for range tries {
+		snap, err = s.procs.sys.Snapshot(ctx)
+		whole, _ := snap.Complete()
+		if hidden, known := s.procs.sys.HidesProcesses(); whole || hidden || !known || ctx.Err() != nil {
+			break
+		}
+	}
+	return snap, err
 }
 
 // chainPass reads one process and its ancestors. It is never whole, and what it shows was
@@ -78,7 +93,7 @@ func (s *Store) chainPass(pid int) (*pass, error) {
 func (s *Store) passOver(snap *procscan.Snapshot) *pass {
 	p := &pass{
 		snap: snap, sys: s.procs.sys, runtimes: s.runtimes, home: s.home,
-		sockDir: s.path("sock"), taken: s.now(), places: map[string]*place{},
+		socket: s.hostSocket, own: s.ownSocket, taken: s.now(), places: map[string]*place{}, gitWait: gitWait,
 	}
 	p.whole, p.partial = snap.Complete()
 	here, err := s.procs.here()
@@ -295,5 +310,9 @@ func (p *pass) environ(q procscan.Proc) (procscan.Env, error) {
 	return again.Environ(q.PID)
 }
 
-// dedicatedSocket is the socket of the tmux server that this library starts for a row.
-func (p *pass) dedicatedSocket(id string) string { return filepath.Join(p.sockDir, id) }
+// dedicatedSocket is the socket of the tmux server that this library starts for a row; ""
+// where there can be none.
+func (p *pass) dedicatedSocket(id string) string {
+	socket, _ := p.socket(id)
+	return socket
+}

@@ -24,8 +24,11 @@ const (
 type passWaitKey struct{}
 
 // withPassWait makes all locks that are taken under the context share one wait.
-func withPassWait(ctx context.Context) context.Context {
-	return context.WithValue(ctx, passWaitKey{}, &passWait{left: passLockWait, busy: map[string]error{}})
+func withPassWait(ctx context.Context) context.Context { return withLockWait(ctx, passLockWait) }
+
+// withLockWait is withPassWait with another wait.
+func withLockWait(ctx context.Context, all time.Duration) context.Context {
+	return context.WithValue(ctx, passWaitKey{}, &passWait{left: all, busy: map[string]error{}})
 }
 
 // passWaitOf returns the context's, or nil, which waits as it was told.

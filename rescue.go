@@ -68,6 +68,8 @@ func Rescue(ctx context.Context, s *Store, id string, opts RescueOptions) (Rescu
 		r.Nothing = "nothing was uncommitted"
 	case snap.Root == "":
 		r.Nothing = "no repository"
+	case snap.Ref == "":
+		r.Nothing = "nothing of it fits into a commit here; what is omitted says where it is"
 	}
 	return r, err
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -79,8 +80,8 @@ func ResumeCommand(ctx context.Context, s *Store, e Entry) (Command, error) {
 	if err != nil {
 		return Command{}, err
 	}
-	home, known := accountHome(&e, spec, runtimes.Homes{Home: s.home}, transcript)
-	if !known {
+	set, unset, known := configFor(spec, runtimes.Homes{Home: s.home}, transcript)
+	if !known || transcript == "" && e.Account != "" {
 		return lack(ErrUnknown, "where the account %q keeps its files is not known", e.Account)
 	}
 	if by, err := s.conversationHolder(ctx, &e); err != nil {
@@ -92,11 +93,9 @@ func ResumeCommand(ctx context.Context, s *Store, e Entry) (Command, error) {
 	if err != nil {
 		return lack(ErrNotFound, "the program %s is not on PATH", e.Runtime)
 	}
-	c := Command{Argv: append([]string{program}, args...), Dir: dir, Env: map[string]string{}, Unset: runtimes.Unset(os.Environ())}
-	if home != "" {
-		c.Env[spec.ConfigEnv] = home
-	}
-	return c, nil
+	unset = append(unset, runtimes.Unset(os.Environ())...)
+	slices.Sort(unset)
+	return Command{Argv: append([]string{program}, args...), Dir: dir, Env: set, Unset: slices.Compact(unset)}, nil
 }
 
 // resumeDir is where the conversation is filed, which is where it was begun, and the
@@ -113,7 +112,8 @@ func (s *Store) resumeDir(ctx context.Context, e *Entry) (dir, transcript string
 			return lack(ErrNotFound, "its transcript is gone")
 		case err != nil && path == "":
 			return lack(ErrUnknown, "its transcript could not be looked up: %v", err)
-		case filepath.IsAbs(t.Cwd):
+		case filepath.IsAbs(t.Cwd) && !(filedUnder(rt.Name, path, e.Cwd) && !filedUnder(rt.Name, path, t.Cwd)):
+			// The name of its folder fits several directories; of these it says itself which.
 			dir = t.Cwd
 		}
 		transcript = path
@@ -133,21 +133,45 @@ func (s *Store) resumeDir(ctx context.Context, e *Entry) (dir, transcript string
 	return dir, transcript, nil
 }
 
-// accountHome is the config home that a session of another account is resumed with, as
-// the place of its transcript tells; "" is the default one.
-func accountHome(e *Entry, spec runtimes.Spec, homes runtimes.Homes, transcript string) (home string, known bool) {
-	for dir := filepath.Dir(transcript); transcript != "" && len(dir) > 1; dir = filepath.Dir(dir) {
-		switch filepath.Base(dir) {
-		case "projects", "sessions", "archived_sessions", "session-state", "tmp", "chats", "threads":
-			if home = filepath.Dir(dir); home == spec.ConfigHome(homes) {
-				return "", true
-			}
-			if spec.ConfigEnv != "" && strings.HasSuffix(home, spec.ConfigSub) && e.Account != "" {
-				return strings.TrimSuffix(strings.TrimSuffix(home, spec.ConfigSub), "/"), true
-			}
-		}
+// filedUnder reports whether a transcript's folder is named after a directory, as some
+// runtimes do it.
+func filedUnder(runtime, path, dir string) bool {
+	folder := filepath.Dir(path)
+	switch runtime {
+	case "claude":
+	case "qwen":
+		folder = filepath.Dir(folder)
+	default:
+		return false
 	}
-	return "", e.Account == ""
+	return filepath.IsAbs(dir) && runtimes.FiledUnder(filepath.Base(folder), dir)
+}
+
+// configFor is what a resume sets and takes out of the environment so that the runtime
+// looks into the config home under which the transcript is filed. It is not known where no
+// variable leads there.
+func configFor(spec runtimes.Spec, homes runtimes.Homes, transcript string) (set map[string]string, unset []string, known bool) {
+	set = map[string]string{}
+	usual := spec.ConfigHome(homes)
+	home, ok := spec.ConfigHomeOf(transcript)
+	switch {
+	case usual == "" || transcript == "":
+		return set, nil, true // it needs none
+	case !ok:
+		return set, nil, false
+	case home == usual || sameFile(home, usual):
+		if spec.ConfigEnv != "" {
+			unset = append(unset, spec.ConfigEnv)
+		}
+		return set, unset, true
+	case spec.ConfigEnv == "":
+		set["HOME"], known = strings.CutSuffix(home, "/"+spec.ConfigDir)
+	case spec.ConfigSub == "":
+		set[spec.ConfigEnv], known = home, true
+	default:
+		set[spec.ConfigEnv], known = strings.CutSuffix(home, "/"+spec.ConfigSub)
+	}
+	return set, nil, known
 }
 
 // conversationHolder says who has the row's conversation in use: another open row, or the
@@ -169,34 +193,72 @@ func (s *Store) conversationHolder(ctx context.Context, e *Entry) (string, error
 	case Unknown:
 		return "", errors.New("its process could not be resolved")
 	}
+	return s.strangerInConversation(ctx, e)
+}
+
+// strangerInConversation finds a process without a row whose command line names the row's
+// conversation: a person has resumed it, and nothing has enrolled that yet.
+func (s *Store) strangerInConversation(ctx context.Context, e *Entry) (string, error) {
+	p, err := s.newPass(ctx)
+	if err != nil {
+		return "", err
+	}
+	spec, _ := s.runtimes.table.Lookup(e.Runtime)
+	for _, c := range p.candidates() {
+		q, ok := p.snap.Get(c.process.PID)
+		if !ok || c.runtime != e.Runtime || !slices.Contains(argumentIDs(s.runtimes.table, spec, q.Args), e.SessionID) {
+			continue
+		}
+		// One with a row may have left that conversation long ago: its row tells.
+		if by, err := s.holder(processClaim(c.process)); err == nil && by == "" {
+			return fmt.Sprintf("process %d", q.PID), nil
+		}
+	}
 	return "", nil
 }
 
 // findProgram finds the runtime's program on PATH, outside the shim folder.
 func (s *Store) findProgram(spec runtimes.Spec) (string, error) {
-	var last error = exec.ErrNotFound
 	for _, name := range append([]string{spec.Name}, spec.Argv0...) {
-		path, err := lookPath(name, s.runtimes.shims)
-		if err == nil {
+		if path, err := lookPath(name, s.runtimes.shims); err == nil {
 			return path, nil
 		}
-		last = err
 	}
-	return "", last
+	for _, name := range spec.Common {
+		// Others use the name too: the program's real path tells whose it is.
+		path, err := lookPath(name, s.runtimes.shims)
+		if err != nil {
+			continue
+		}
+		if real, err := filepath.EvalSymlinks(path); err == nil && slices.Contains(strings.Split(real, "/"), spec.Proof) {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%q: %w", spec.Name, exec.ErrNotFound)
 }
 
-// lookPath is exec.LookPath without the folder skip, in which the shims are.
+// lookPath is exec.LookPath without the folder skip, in which the shims are, and without
+// this very program, whatever it is called: a shim that found itself would never end.
 func lookPath(name, skip string) (string, error) {
 	if strings.ContainsRune(name, '/') {
 		return exec.LookPath(name)
+	}
+	var own os.FileInfo
+	if self, err := os.Executable(); err == nil {
+		own, _ = os.Stat(self)
 	}
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		if !filepath.IsAbs(dir) || sameFolder(dir, skip) {
 			continue
 		}
-		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-			return path, nil
+		path, err := exec.LookPath(filepath.Join(dir, name))
+		if err != nil {
+			continue
 		}
+		if found, err := os.Stat(path); err == nil && own != nil && os.SameFile(found, own) {
+			continue
+		}
+		return path, nil
 	}
 	return "", fmt.Errorf("%q: %w", name, exec.ErrNotFound)
 }

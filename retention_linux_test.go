@@ -162,7 +162,7 @@ func TestAFrozenRowLosesACaptureThatIsGoneAndStays(t *testing.T) {
 
 func TestSweepFilesABacklogInLargeBatches(t *testing.T) {
 	s := sweepStore(t, newClock())
-	n := 3_000
+	n := 1_200
 	if *sweepFull {
 		n = 25_000
 	}

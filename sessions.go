@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sessionledger/ledger/internal/gitcmd"
+	"github.com/sessionledger/ledger/tmux"
 )
 
 // ClassifyOptions say how much is looked at. The zero value, and nil, are the defaults.
@@ -18,7 +19,8 @@ type ClassifyOptions struct {
 	Dirty     bool          // count uncommitted files: one git child process for each distinct folder
 	CPUSample time.Duration // how long processor time is watched, where a row needs it; 0: 1.2 s, less than 0: not at all
 	Timeout   time.Duration // bound for git and for multiplexers; 0: 2 s
-	Mux       MuxProbe      // nil: Store.ProbeMux, one child process for each tmux server of the sessions
+	Mux       MuxProbe      // nil: tmux and dtach are asked, with one child process for each tmux server of the sessions
+	Servers   []tmux.Server // a person's own tmux servers, beside Options.Servers
 }
 
 // MuxProbe says how the multiplexers of the given sessions stand, by ledger id; one that
@@ -99,7 +101,7 @@ type gathering struct {
 func (s *Store) gatherEvidence(ctx context.Context, entries []Entry, o ClassifyOptions) *gathering {
 	o.Timeout = orDefault(o.Timeout, defaultTimeout)
 	if o.Mux == nil {
-		o.Mux = s.ProbeMux
+		o.Mux = s.probeMux(o.Servers)
 	}
 	g := &gathering{store: s, opts: o, entries: entries, evidence: make([]Evidence, len(entries))}
 	g.processes(ctx)

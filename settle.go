@@ -40,6 +40,7 @@ const (
 func (h *Host) Reconcile(ctx context.Context, id string, opts ReconcileOptions) ([]Reconciled, error) {
 	ids := []string{id}
 	if id == "" {
+		h.Store.clearGates()
 		ids = nil
 		for e, err := range h.Store.OpenEntries(ctx) {
 			var damaged *DamagedError
@@ -113,11 +114,30 @@ func (h *Host) reconcileRow(ctx context.Context, id string, opts ReconcileOption
 		if errors.Is(err, ErrLeaseHeld) || errors.Is(err, ErrStaleNonce) || errors.Is(err, ErrConflict) {
 			return Reconciled{ID: id}, nil
 		}
-		if err != nil || !more {
-			return r.did, err
+		if err != nil {
+			return r.did, errors.Join(err, h.Store.noteUnclear(ctx, id, err))
+		}
+		if !more {
+			return r.did, nil
 		}
 	}
 	return r.did, nil
+}
+
+// noteUnclear records why a row could not be settled, so that it asks for attention when
+// that goes on.
+func (s *Store) noteUnclear(ctx context.Context, id string, why error) error {
+	if ctx.Err() != nil {
+		return nil // it was interrupted, which is no news of the row
+	}
+	_, err := s.rewrite(ctx, id, true, maxRow, func(e *Entry) (verdict, error) {
+		e.unclear(why.Error(), false, s.now())
+		return unchanged, nil
+	})
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
 }
 
 // reconciler settles one row. nonce is its authority once it has one.
@@ -171,8 +191,8 @@ func (r *reconciler) observeCarriers(ctx context.Context, e *Entry, ob *Observat
 		if err != nil {
 			return
 		}
-		c := p.carrier(e, rows)
-		ob.Row = CarrierSighting{Seen: c.seen, Process: c.process}
+		found := p.resolve(r.h.Store.procs, e, rows)
+		ob.Row = CarrierSighting{Seen: found.verdict, Process: found.process}
 	}
 }
 
@@ -186,11 +206,11 @@ func (r *reconciler) act(ctx context.Context, e Entry, a Action) (more bool, err
 			}
 			return unchanged, nil
 		})
-		if r.did.Action == "" {
+		if r.did.Action == "" { // else something was done, and what follows waits for the next time
 			r.did.Action = "leave"
-		}
-		if a.Unclear != "" {
-			r.did.Outcome, r.did.Error = OutcomeUnknown, a.Unclear
+			if a.Unclear != "" {
+				r.did.Outcome, r.did.Error = OutcomeUnknown, a.Unclear
+			}
 		}
 		return false, err
 	}
@@ -199,6 +219,11 @@ func (r *reconciler) act(ctx context.Context, e Entry, a Action) (more bool, err
 	}
 	if err := r.authority(ctx, e, a); err != nil {
 		return false, err
+	}
+	if a.Fence && e.Lease != nil && e.Lease.Op == OpCreate {
+		if err := r.h.fenceBirth(ctx, e.Lease.Attempt, r.opts.End); err != nil {
+			return false, err
+		}
 	}
 	if a.Fence {
 		// What was seen before the lease was ours may be old by now.

@@ -25,10 +25,10 @@ type SweepOptions struct {
 
 	// Host settles rows in mid-operation. Nil: one without multiplexers.
 	Host *Host
-	// Mux asks the multiplexers about live sessions, and Panes where a session of one is
-	// whose place is not recorded. Both ask each server at most once in a pass. Nil: they
-	// are not asked, and what only they know stays as it is.
-	Mux   MuxProbe
+	// Mux asks the multiplexers about live sessions. Nil: [Store.ProbeMux].
+	Mux MuxProbe
+	// Panes asks where a session is whose place is not recorded. Nil: a listing of the
+	// server, once in a pass.
 	Panes PaneLookup
 
 	// Notify delivers what changed to a person: all edges of a pass at once, each once per
@@ -97,6 +97,12 @@ func Sweep(ctx context.Context, s *Store, opts SweepOptions) (Report, error) {
 	sw := &sweeper{s: s, h: opts.Host, opts: opts, rep: rep, now: s.now(), found: map[string]resolution{}}
 	if sw.h == nil {
 		sw.h = &Host{Store: s}
+	}
+	if sw.opts.Mux == nil {
+		sw.opts.Mux = s.probeMux(sw.h.Servers)
+	}
+	if sw.opts.Panes == nil {
+		sw.opts.Panes = s.panesOnce()
 	}
 	if sw.opts.Edges == nil {
 		sw.opts.Edges = DefaultEdges()
@@ -309,18 +315,33 @@ func (sw *sweeper) look(ctx context.Context) error {
 			in = append(in, *e)
 		}
 	}
-	if sw.opts.Mux == nil || len(in) == 0 {
+	if len(in) == 0 {
 		return nil
 	}
 	muxCtx, cancel := context.WithTimeout(ctx, muxWait)
 	defer cancel()
 	sw.mux = sw.opts.Mux(muxCtx, in)
 	for i := range in {
-		if sw.mux[in[i].LedgerID] == MuxUnknown {
+		if sw.silent(&in[i]) {
 			sw.rep.Complete.Mux = false
 		}
 	}
 	return nil
+}
+
+// silent reports whether a row's tmux server did not say how its session stands though it
+// may be there: it could not be asked, or it runs and did not answer.
+func (sw *sweeper) silent(e *Entry) bool {
+	if e.Mux.Kind != MuxTmux || e.Mux.Socket == "" {
+		return false
+	}
+	switch sw.mux[e.LedgerID] {
+	case MuxUnknown:
+		return true
+	case MuxUnreachable:
+		return sw.verdict(e.PaneServer) == Running
+	}
+	return false
 }
 
 // whole reports whether what the pass does not show is not there. Only then is anything

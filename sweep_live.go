@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
+
+	"github.com/sessionledger/ledger/tmux"
 )
 
 // The stages of a sweep that concern sessions whose process runs.
@@ -14,6 +17,7 @@ func (sw *sweeper) enrol(ctx context.Context) error {
 	if err := sw.s.completeClaims(ctx); err != nil {
 		return err
 	}
+	sw.readEnvironments()
 	view, err := sw.s.rowsOf(sw.pass, sw.open())
 	if err != nil {
 		return err
@@ -31,6 +35,28 @@ func (sw *sweeper) enrol(ctx context.Context) error {
 	}
 	clear(sw.found) // a process that has a row now is no other row's
 	return nil
+}
+
+// readEnvironments reads those of the processes that have rows side by side, so that the
+// match finds them read. The pass keeps what cannot be read, too.
+func (sw *sweeper) readEnvironments() {
+	var pids []int
+	for _, r := range sw.rows {
+		if e := r.now; e.IsOpen() && e.PID > 0 {
+			pids = append(pids, e.PID)
+		}
+	}
+	var group sync.WaitGroup
+	for half := range slices.Chunk(pids, max(32, (len(pids)+1)/2)) {
+		group.Go(func() {
+			for _, pid := range half {
+				if _, ok := sw.pass.snap.Get(pid); ok {
+					_, _ = sw.pass.snap.Environ(pid)
+				}
+			}
+		})
+	}
+	group.Wait()
 }
 
 // open copies the open rows.
@@ -233,7 +259,7 @@ func (sw *sweeper) cpuChange(e *Entry) (change, bool) {
 func (sw *sweeper) relocate(ctx context.Context, id string, done func(id string)) {
 	e := sw.entry(id)
 	kind, server := sw.muxAbove(e.PID)
-	known := kind == e.Mux.Kind && (kind != MuxTmux || e.PaneServer.Same(server) || e.PaneID == "" && sw.opts.Panes == nil)
+	known := kind == e.Mux.Kind && (kind != MuxTmux || e.PaneServer.Same(server))
 	if kind == "" || known {
 		return // a multiplexer that is gone is no news: the process may have been moved out
 	}
@@ -256,6 +282,29 @@ func (sw *sweeper) relocate(ctx context.Context, id string, done func(id string)
 	case out == Applied:
 		sw.put(id, moved)
 		done(id)
+	}
+}
+
+// panesOnce is [Store.LookUpPane] for one pass: it lists each server once, however many
+// sessions are in it.
+func (s *Store) panesOnce() PaneLookup {
+	type answer struct {
+		listing tmux.Listing
+		err     error
+	}
+	answers := map[string]answer{}
+	return func(ctx context.Context, socket string, serverPID int, panePIDs []int) (session, window, pane string, ok bool) {
+		a, asked := answers[socket]
+		if !asked {
+			ctx, cancel := context.WithTimeout(ctx, muxWait)
+			defer cancel()
+			a.listing, a.err = s.server(socket, ProcessID{}).List(ctx)
+			answers[socket] = a
+		}
+		if a.err != nil {
+			return "", "", "", false
+		}
+		return paneIn(a.listing, serverPID, panePIDs)
 	}
 }
 

@@ -17,6 +17,10 @@ type SessionOptions struct {
 	// Width and Height are in cells; 0 leaves them to tmux (80 by 24 as long
 	// as no client is attached).
 	Width, Height int
+	// Options are global options, each a name and its value, set before the
+	// session starts and in its dispatch. They are for a server that is the
+	// caller's own: every session of the server has them.
+	Options [][2]string
 }
 
 // WindowOptions says how a window starts.
@@ -49,7 +53,14 @@ func (s Server) NewSession(ctx context.Context, opts SessionOptions) (Pane, erro
 	if opts.Height > 0 {
 		c = append(c, "-y", strconv.Itoa(opts.Height))
 	}
-	argv, err := renderArgv([]command{append(c, args...)})
+	var cmds []command
+	for _, o := range opts.Options {
+		if o[0] == "" || o[0][0] == '-' {
+			return Pane{}, invalid("option name %q", o[0])
+		}
+		cmds = append(cmds, command{"set-option", "-g", "--", o[0], o[1]})
+	}
+	argv, err := renderArgv(append(cmds, append(c, args...)))
 	if err != nil {
 		return Pane{}, err
 	}

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/sessionledger/ledger"
@@ -75,7 +74,8 @@ func (d *demonstration) prepare(ctx context.Context) error {
 		return err
 	}
 	bin, home := filepath.Join(d.dir, "bin"), filepath.Join(d.dir, "home")
-	if err := errors.Join(os.Mkdir(bin, 0o700), os.Mkdir(home, 0o700), os.Symlink(self, filepath.Join(bin, "claude"))); err != nil {
+	// A copy, since a link to this program would be a shim.
+	if err := errors.Join(os.Mkdir(bin, 0o700), os.Mkdir(home, 0o700), copyProgram(self, filepath.Join(bin, "claude"))); err != nil {
 		return err
 	}
 	// All of it is for this process and its children alone.
@@ -87,6 +87,14 @@ func (d *demonstration) prepare(ctx context.Context) error {
 	d.store, err = ledger.Open(filepath.Join(d.dir, "ledger"), &ledger.Options{Home: home})
 	d.host = &ledger.Host{Store: d.store}
 	return err
+}
+
+func copyProgram(from, to string) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, 0o700)
 }
 
 func (d *demonstration) run(ctx context.Context) error {
@@ -102,7 +110,7 @@ func (d *demonstration) run(ctx context.Context) error {
 	if err := d.tell(ctx, "launch", first.LedgerID, "An agent runs in a terminal of its own. It works, and nobody looks at it."); err != nil {
 		return err
 	}
-	if err := syscall.Kill(first.PID, syscall.SIGKILL); err != nil {
+	if err := killHard(first.PID); err != nil {
 		return err
 	}
 	if err := d.awaitState(ctx, first.LedgerID, ledger.LivenessOrphaned); err != nil {
@@ -164,6 +172,16 @@ func (d *demonstration) check(ctx context.Context) error {
 		}
 	}
 	return d.print(step{Step: "doctor", Says: "Every rule of the ledger holds."})
+}
+
+// killHard is kill -9.
+func killHard(pid int) error {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	defer p.Release()
+	return p.Kill()
 }
 
 // awaitWork waits until the agent has made its changes.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -23,42 +24,94 @@ func doctor(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) err
 			if err := s.Repair(ctx, *repair); err != nil {
 				return err
 			}
-			fmt.Fprintf(a.stderr, "The damaged row %s is now below %s/damaged.\n", plain(*repair), plain(s.Dir()))
+			a.note("The damaged row %s is now below %s/damaged.", plain(*repair), plain(s.Dir()))
 		}
+		done := a.busy("looking through the ledger")
+		defer done()
 		findings, err := s.Check(ctx)
 		if err != nil {
 			return err
 		}
-		var rows [][]cell
-		for _, f := range findings {
-			if a.json {
-				if err := a.line(f); err != nil {
-					return err
-				}
-			}
-			rows = append(rows, findingCells(f))
+		now, err := s.CheckMachine(ctx)
+		if err != nil {
+			return err
 		}
-		if len(rows) == 0 {
-			if !a.json {
-				fmt.Fprintln(a.stdout, "All is well with "+plain(s.Dir()))
-			}
-			return nil
+		done()
+		if err := a.hooks(); err != nil {
+			return err
 		}
-		if !a.json {
-			a.table(a.stdout, []string{"FINDING", "WHERE", "WHAT"}, rows)
-		}
-		return errSilent
+		return a.findings(s.Dir(), append(findings, now...))
 	}
 }
 
-func findingCells(f ledger.Finding) []cell {
-	color := "33"
-	if f.Broken {
-		color = "31"
+// hooks says for each runtime whether its hooks are installed. Nobody has to have them: what
+// is not installed is no finding.
+func (a *app) hooks() (err error) {
+	for _, st := range hooksStates() {
+		if a.json {
+			err = a.line(st)
+		} else {
+			_, err = fmt.Fprintln(a.stdout, plain(st.Message))
+		}
+		if err != nil {
+			return err
+		}
 	}
-	where := f.ID
-	if where == "" {
-		where = f.Path
+	return nil
+}
+
+// findings prints what was found. Its error says that there is something.
+func (a *app) findings(dir string, found []ledger.Finding) error {
+	if a.json {
+		for _, f := range found {
+			if err := a.line(f); err != nil {
+				return err
+			}
+		}
+	} else if len(found) == 0 {
+		fmt.Fprintln(a.stdout, "All is well with "+plain(dir))
+	} else {
+		a.diagnosis(found)
 	}
-	return []cell{{string(f.Kind), color}, {plain(where), ""}, {plain(f.Message), ""}}
+	if len(found) > 0 {
+		return errSilent
+	}
+	return nil
+}
+
+// diagnosis prints findings for a person, and what to do about each kind.
+func (a *app) diagnosis(found []ledger.Finding) {
+	var rows [][]cell
+	seen := map[ledger.FindingKind]bool{}
+	var advice []string
+	for _, f := range found {
+		color := "33"
+		if f.Broken {
+			color = "31"
+		}
+		rows = append(rows, []cell{{string(f.Kind), color}, {plain(cmp.Or(f.ID, f.Path, "-")), ""}, {plain(f.Message), ""}})
+		if r := remedies[f.Kind]; r != "" && !seen[f.Kind] {
+			advice = append(advice, fmt.Sprintf("%-10s %s", f.Kind, r))
+		}
+		seen[f.Kind] = true
+	}
+	a.tableOf(a.stdout, 0, []string{"FINDING", "WHERE", "WHAT"}, rows)
+	if len(advice) > 0 {
+		fmt.Fprintln(a.stdout)
+	}
+	for _, line := range advice {
+		fmt.Fprintln(a.stdout, line)
+	}
+}
+
+// remedies say what a person can do about a finding.
+var remedies = map[ledger.FindingKind]string{
+	ledger.FindDamaged:   "set it aside: ledgerctl doctor -repair ID",
+	ledger.FindLease:     "a stale lease is settled by: ledgerctl reconcile",
+	ledger.FindKill:      "finish it: ledgerctl kill ID",
+	ledger.FindAttention: "look at it: ledgerctl show ID",
+	ledger.FindLock:      "it goes with its process, which may still be at work",
+	ledger.FindMode:      "take the others' rights away: chmod go-rwx PATH",
+	ledger.FindTemp:      "clear it: ledgerctl sweep",
+	ledger.FindSchema:    "change it with the newer version",
 }

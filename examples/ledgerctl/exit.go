@@ -1,11 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"flag"
-	"fmt"
-	"io/fs"
+	"strings"
 
 	"github.com/sessionledger/ledger"
 )
@@ -33,53 +30,52 @@ var statuses = []struct {
 	status int
 	hint   string
 }{
-	{flag.ErrHelp, exitDone, ""},
 	{errUsage, exitUsage, ""},
 	{ledger.ErrDamaged, exitDamaged, "ledgerctl doctor names the damaged rows; doctor -repair ID sets one aside"},
 	{ledger.ErrInsecureRoot, exitRefused, "the ledger's folder must be yours alone (mode 0700), and no link"},
 	{ledger.ErrSchemaTooNew, exitRefused, "a newer version wrote this row; it can be read here, not changed"},
 	{ledger.ErrInvalid, exitUsage, ""},
 	{ledger.ErrBusy, exitBusy, "try again; ledgerctl doctor names who holds a lock"},
-	{ledger.ErrKillIntended, exitIllegal, ""},
+	{ledger.ErrKillIntended, exitIllegal, "ledgerctl kill ID finishes it"},
 	{ledger.ErrConversationHeld, exitIllegal, ""},
 	{ledger.ErrSessionMismatch, exitMismatch, ""},
-	{ledger.ErrStaleNonce, exitLost, ""},
-	{ledger.ErrConflict, exitLost, ""},
-	{ledger.ErrLeaseHeld, exitLeaseHeld, ""},
+	{ledger.ErrStaleNonce, exitLost, "somebody else took over; ledgerctl show ID tells how it stands"},
+	{ledger.ErrConflict, exitLost, "try again: it changed meanwhile"},
+	{ledger.ErrLeaseHeld, exitLeaseHeld, "ledgerctl doctor names who; once that process is gone, ledgerctl reconcile settles it"},
 	{ledger.ErrUnknown, exitUnknown, "nothing was done, because not everything could be seen"},
-	{ledger.ErrIllegal, exitIllegal, ""},
+	{ledger.ErrIllegal, exitIllegal, "ledgerctl show ID tells what is possible now"},
 	{ledger.ErrExists, exitIllegal, ""},
-	{ledger.ErrNotFound, exitNotFound, "ledgerctl list -all shows all sessions"},
-	{context.Canceled, exitFailed, ""},
-	{fs.ErrPermission, exitFailed, ""},
+	{ledger.ErrNotFound, exitNotFound, ""},
 }
+
+// errSilent ends a command that has said everything already.
+var errSilent = errors.New("all is said")
 
 // exit reports an error to the person and returns the exit status for it.
 func (a *app) exit(err error) int {
 	if err == nil {
 		return exitDone
 	}
+	status, hint := exitFailed, ""
 	for _, s := range statuses {
-		if !errors.Is(err, s.err) {
-			continue
+		if errors.Is(err, s.err) {
+			status, hint = s.status, s.hint
+			break
 		}
-		if s.err != flag.ErrHelp {
-			a.complain(err)
-		}
-		if s.hint != "" {
-			fmt.Fprintln(a.stderr, "hint: "+s.hint)
-		}
-		return s.status
+	}
+	if errors.Is(err, errSilent) {
+		return status
 	}
 	a.complain(err)
-	return exitFailed
+	if errors.Is(err, errUsage) {
+		hint = strings.TrimSpace("ledgerctl "+a.command) + " -h explains it"
+	}
+	if hint != "" {
+		a.note("hint: %s", hint)
+	}
+	return status
 }
 
-// errSilent ends a command that has said everything already.
-var errSilent = errors.New("findings")
-
 func (a *app) complain(err error) {
-	if !errors.Is(err, errSilent) {
-		fmt.Fprintln(a.stderr, "ledgerctl: "+plain(err.Error()))
-	}
+	a.note("ledgerctl: %s", plain(strings.TrimPrefix(err.Error(), "ledger: ")))
 }

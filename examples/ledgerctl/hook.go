@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"flag"
+	"strings"
 	"time"
 
 	"github.com/sessionledger/ledger"
@@ -15,7 +16,12 @@ const hookBudget = time.Second
 // not be recorded is found by the next sweep.
 func hook(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error {
 	return func(args []string) error {
-		if len(args) != 1 {
+		payload := a.stdin
+		switch len(args) {
+		case 1:
+		case 2: // codex's notify gives it as the last argument
+			payload = strings.NewReader(args[1])
+		default:
 			return nil
 		}
 		ctx, cancel := context.WithTimeout(ctx, hookBudget)
@@ -28,7 +34,7 @@ func hook(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error
 				return
 			}
 			defer s.Close()
-			_, _ = ledger.HandleHook(ctx, s, args[0], a.stdin, ledger.HookOptions{})
+			_, _ = ledger.HandleHook(ctx, s, args[0], payload, ledger.HookOptions{})
 		}()
 		select {
 		case <-done:

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/sessionledger/ledger"
@@ -25,7 +24,7 @@ func kill(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error
 		return a.act(ctx, args, *all, func(h *ledger.Host, id string) error {
 			done, err := h.Kill(ctx, id, ledger.KillOptions{Force: *force})
 			for _, p := range done.Near {
-				fmt.Fprintf(a.stderr, "left alone, in the session's folder: process %d\n", p.PID)
+				a.note("left alone, in the session's folder: process %d", p.PID)
 			}
 			return err
 		})
@@ -43,47 +42,74 @@ func (a *app) act(ctx context.Context, args []string, all bool, do func(h *ledge
 		return err
 	}
 	defer s.Close()
-	ids := slices.Clone(args)
-	if all {
-		for e, err := range s.OpenEntries(ctx) {
-			var damaged *ledger.DamagedError
-			if err != nil && !errors.As(err, &damaged) {
-				return err
-			}
-			if err == nil {
-				ids = append(ids, e.LedgerID)
-			}
-		}
+	targets, err := a.targets(ctx, s, args)
+	if err != nil {
+		return err
+	}
+	if len(targets) == 0 && !a.json {
+		fmt.Fprintln(a.stdout, "No sessions are open.")
 	}
 	h := &ledger.Host{Store: s}
 	failed := 0
-	for _, id := range ids {
+	for _, t := range targets {
+		if t.err == nil {
+			done := a.busy(a.command + " " + plain(t.id))
+			t.err = do(h, t.id)
+			done()
+		}
+		if err := a.report(t.id, t.err, len(targets) > 1 || a.json); err != nil {
+			return err
+		}
+		if t.err != nil {
+			failed++
+		}
+	}
+	switch {
+	case failed == 0:
+		return nil
+	case len(targets) == 1:
+		return targets[0].err
+	}
+	return fmt.Errorf("%d of %d sessions failed", failed, len(targets))
+}
+
+// target is a session to act on, or why it is none.
+type target struct {
+	id  string
+	err error
+}
+
+// targets finds the sessions that are named, or all open ones.
+func (a *app) targets(ctx context.Context, s *ledger.Store, named []string) (list []*target, err error) {
+	for _, id := range named {
 		e, err := a.one(ctx, s, []string{id})
 		if err == nil {
 			id = e.LedgerID
-			err = do(h, id)
 		}
-		if err != nil {
-			failed++
-		}
-		if reportErr := a.report(id, err, len(ids) > 1 || a.json); reportErr != nil {
-			return reportErr
-		}
-		if err != nil && len(ids) == 1 {
-			return err
+		list = append(list, &target{id, err})
+	}
+	if len(named) > 0 {
+		return list, nil
+	}
+	for e, err := range s.OpenEntries(ctx) {
+		var damaged *ledger.DamagedError
+		switch {
+		case errors.As(err, &damaged):
+			list = append(list, &target{damaged.ID, err})
+		case err != nil:
+			return nil, err
+		default:
+			list = append(list, &target{e.LedgerID, nil})
 		}
 	}
-	if failed > 0 {
-		return fmt.Errorf("%d of %d sessions failed", failed, len(ids))
-	}
-	return nil
+	return list, nil
 }
 
 // report says what became of one session. A single failure is reported by the exit alone.
 func (a *app) report(id string, err error, always bool) error {
 	r := result{ID: id, Outcome: ledger.OutcomeOf(err)}
 	if err != nil {
-		r.Error = plain(err.Error())
+		r.Error = err.Error()
 	}
 	switch {
 	case a.json:
@@ -91,13 +117,13 @@ func (a *app) report(id string, err error, always bool) error {
 	case err == nil:
 		fmt.Fprintln(a.stdout, plain(id)+": "+r.Outcome)
 	case always:
-		fmt.Fprintln(a.stdout, plain(id)+": "+r.Outcome+": "+r.Error)
+		fmt.Fprintln(a.stdout, plain(id)+": "+r.Outcome+": "+plain(r.Error))
 	}
 	return nil
 }
 
 func reconcile(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error {
-	grace := flags.Duration("grace", time.Minute, "least age of a dead owner's lease")
+	grace := flags.Duration("grace", ledger.DefaultGrace, "least age of a dead owner's lease; what else is waited for is waited for twice as long")
 	return func(args []string) error {
 		if len(args) > 0 {
 			return fmt.Errorf("%w: reconcile takes no arguments", errUsage)
@@ -108,7 +134,9 @@ func reconcile(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) 
 		}
 		defer s.Close()
 		h := &ledger.Host{Store: s}
+		done := a.busy("settling what was left half done")
 		settled, err := h.Reconcile(ctx, "", ledger.ReconcileOptions{Grace: graceOf(*grace)})
+		done()
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/sessionledger/ledger"
 )
@@ -19,29 +21,42 @@ func launch(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) err
 	detach := flags.Bool("d", false, "hosted, and return once the agent runs")
 	name := flags.String("name", "", "`name` of the hosted session")
 	return func(args []string) error {
-		if len(args) == 0 || *hosted && *direct || *direct && *detach {
-			return fmt.Errorf("%w: give a command, and at most one of -hosted and -direct", errUsage)
+		if len(args) == 0 || *hosted && *direct || *direct && (*detach || *name != "") {
+			return fmt.Errorf("%w: give a command, and either -direct or any of -hosted, -d and -name", errUsage)
 		}
+		ask := *hosted || *detach || *name != ""
+		opts := ledger.LaunchOptions{Argv: args, Name: *name}
 		s, err := a.open()
-		if err != nil {
+		if err != nil && ask {
 			return err
+		}
+		if err != nil {
+			return runPlainly(args)
 		}
 		defer s.Close()
 		h := &ledger.Host{Store: s}
-		opts := ledger.LaunchOptions{Argv: args, Name: *name}
-		onTerminal := isTerminal(os.Stdin) && isTerminal(a.stdout)
-		if *direct || !*hosted && !*detach && !onTerminal {
+		if *direct || !ask && !a.onTerminal(args) {
 			return h.Exec(ctx, opts)
 		}
 		e, err := h.Launch(ctx, opts)
 		if err != nil {
 			return err
 		}
-		if *detach || !onTerminal {
+		if *detach || !isTerminal(os.Stdin) || !isTerminal(a.stdout) {
 			return a.showOne(ctx, s, e.LedgerID)
 		}
 		return h.Attach(ctx, e.LedgerID, ledger.AttachOptions{})
 	}
+}
+
+// onTerminal reports whether a command is to be hosted: a person is there to look at it,
+// and it is neither a service of the agent nor made to print something and end.
+func (a *app) onTerminal(argv []string) bool {
+	name, session := ledger.BuiltinRuntimes().Match(argv, nil)
+	brief := slices.ContainsFunc(argv[1:], func(arg string) bool {
+		return slices.Contains([]string{"-p", "--print", "--prompt", "exec", "--version", "-v", "-V", "--help", "-h"}, arg)
+	})
+	return isTerminal(os.Stdin) && isTerminal(a.stdout) && (session || name == "") && !brief
 }
 
 func attach(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error {
@@ -88,14 +103,12 @@ func (a *app) showOne(ctx context.Context, s *ledger.Store, id string) error {
 func shim(ctx context.Context, a *app, argv []string) int {
 	name := filepath.Base(argv[0])
 	folder := os.Getenv("AGENT_LEDGER_SHIMS")
-	if folder == "" {
-		if link, err := exec.LookPath(argv[0]); err == nil {
-			folder = filepath.Dir(link)
-		}
+	if link, err := exec.LookPath(argv[0]); folder == "" && err == nil {
+		folder = filepath.Dir(link)
 	}
 	program, err := ledger.NextOnPath(name, folder)
 	if err != nil {
-		fmt.Fprintf(a.stderr, "ledgerctl: there is no %s on PATH behind the shim\n", name)
+		fmt.Fprintf(a.stderr, "ledgerctl: there is no %s on PATH behind the shim\n", plain(name))
 		return 127
 	}
 	opts := ledger.LaunchOptions{Runtime: name, Argv: append([]string{program}, argv[1:]...)}
@@ -105,12 +118,12 @@ func shim(ctx context.Context, a *app, argv []string) int {
 	}
 	defer s.Close()
 	h := &ledger.Host{Store: s}
-	if !isTerminal(os.Stdin) || !isTerminal(a.stdout) {
+	if !a.onTerminal(opts.Argv) {
 		return a.exit(h.Exec(ctx, opts))
 	}
 	e, err := h.Launch(ctx, opts)
-	if e.LedgerID == "" && err != nil && !errors.Is(err, ledger.ErrInvalid) {
-		return a.exit(h.Exec(ctx, opts))
+	if err != nil && e.LedgerID == "" && ctx.Err() == nil {
+		return a.exit(h.Exec(ctx, opts)) // nothing of it is left
 	}
 	if err != nil {
 		return a.exit(err)
@@ -118,11 +131,21 @@ func shim(ctx context.Context, a *app, argv []string) int {
 	return a.exit(h.Attach(ctx, e.LedgerID, ledger.AttachOptions{}))
 }
 
-// runPlainly runs a command without any record of it.
+// runPlainly becomes a command without any record of it, and without the identity of the
+// session that it was started from: no row says that it is one's child.
 func runPlainly(argv []string) error {
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	return cmd.Run()
+	program, err := exec.LookPath(argv[0])
+	if err != nil {
+		return err
+	}
+	env := slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		return strings.HasPrefix(kv, "AGENT_LEDGER_ID=") || strings.HasPrefix(kv, "AGENT_LEDGER_OWN_ID=") || strings.HasPrefix(kv, "AGENT_LEDGER_ATTEMPT=")
+	})
+	err = syscall.Exec(program, argv, env)
+	if errors.Is(err, syscall.ENOEXEC) {
+		err = fmt.Errorf("%q is no program", program)
+	}
+	return err
 }
 
 // isShim reports whether this program was called under a runtime's name.

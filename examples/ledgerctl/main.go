@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/sessionledger/ledger"
+	"github.com/sessionledger/ledger/tmux"
 )
 
 func main() {
@@ -36,18 +37,22 @@ func main() {
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
-	return &app{stdin: stdin, stdout: stdout, stderr: stderr, color: isTerminal(stdout) && os.Getenv("NO_COLOR") == ""}
+	return &app{stdin: stdin, stdout: stdout, stderr: stderr, color: wantsColor(stdout), idle: func() {}}
 }
 
 // app is what all commands share.
 type app struct {
-	dir   string
-	shims string
-	json  bool
+	command string // that runs; "" before it is known
+	dir     string
+	shims   string
+	json    bool
+
+	servers servers
 
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	color          bool
+	idle           func() // ends what busy shows
 }
 
 // command is one verb. Its function gets the arguments after the flags.
@@ -65,6 +70,8 @@ func commands() []command {
 		{"attach", "ID", "reopen a session in this terminal", attach},
 		{"enrol", "", "adopt a running process: -runtime NAME -pid N", enrol},
 		{"hook", "RUNTIME", "take an agent's hook payload on standard input; silent, always exit 0", hook},
+		{"install-hooks", "[RUNTIME…]", "have the agents tell the ledger what they do", installHooks},
+		{"uninstall-hooks", "[RUNTIME…]", "take that out of their settings again", uninstallHooks},
 		{"kill", "ID…", "end sessions for good, and keep their work", kill},
 		{"rescue", "ID", "keep the uncommitted work of a dead session", rescue},
 		{"rescues", "[REPO]", "list the rescued work of a repository", rescues},
@@ -81,55 +88,75 @@ var errUsage = errors.New("usage")
 // run is main without the process: it returns the exit status.
 func run(ctx context.Context, argv []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := newApp(stdin, stdout, stderr)
-	global := a.flags("ledgerctl", func(w io.Writer) {
-		fmt.Fprint(w, "Usage: ledgerctl [-dir DIR] [-shims DIR] [-json] COMMAND [ARGUMENTS]\n\n")
-		for _, c := range commands() {
-			fmt.Fprintf(w, "  %-22s %s\n", strings.TrimSpace(c.name+" "+c.args), c.does)
-		}
-		fmt.Fprint(w, "\nEach command explains itself with -h.\n")
-	})
-	if err := global.Parse(argv[1:]); err != nil {
-		return a.exit(err)
-	}
-	args := global.Args()
-	if len(args) == 0 {
-		global.Usage()
-		return exitUsage
+	return a.exit(a.run(ctx, argv[1:]))
+}
+
+func (a *app) run(ctx context.Context, args []string) error {
+	global := a.flags("ledgerctl")
+	err := global.Parse(args)
+	args = global.Args()
+	switch {
+	case errors.Is(err, flag.ErrHelp), err == nil && len(args) > 0 && args[0] == "help":
+		a.overview(a.helpOut(), global)
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w: %w", errUsage, err)
+	case len(args) == 0:
+		a.overview(a.stderr, global)
+		return errors.Join(errUsage, errSilent)
 	}
 	i := slices.IndexFunc(commands(), func(c command) bool { return c.name == args[0] })
 	if i < 0 {
-		return a.exit(fmt.Errorf("%w: there is no command %q; ledgerctl -h lists them", errUsage, args[0]))
+		return fmt.Errorf("%w: there is no command %q", errUsage, args[0])
 	}
 	c := commands()[i]
-	flags := a.flags(c.name, nil)
+	a.command = c.name
+	flags := a.flags(c.name)
 	do := c.run(ctx, a, flags)
-	flags.Usage = func() {
-		fmt.Fprintf(stderr, "Usage: ledgerctl %s\n\n%s.\n\n", strings.TrimSpace(c.name+" [FLAGS] "+c.args), strings.ToUpper(c.does[:1])+c.does[1:])
-		flags.PrintDefaults()
+	args, err = parse(flags, args[1:], c.name == "run")
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		a.explain(a.helpOut(), c, flags)
+		return nil
+	case err != nil && c.name == "hook":
+		return nil // an agent would show what is said here, or stop
+	case err != nil:
+		return fmt.Errorf("%w: %w", errUsage, err)
 	}
-	if err := flags.Parse(args[1:]); err != nil {
-		return a.exit(err)
+	return do(args)
+}
+
+// parse takes flags before, between and after the arguments, up to a "--". Behind an
+// agent's command all is the agent's own.
+func parse(flags *flag.FlagSet, args []string, agent bool) (rest []string, err error) {
+	for {
+		if err := flags.Parse(args); err != nil {
+			return nil, err
+		}
+		left := flags.Args()
+		parsed := len(args) - len(left)
+		if agent || len(left) == 0 || parsed > 0 && args[parsed-1] == "--" {
+			return append(rest, left...), nil
+		}
+		rest, args = append(rest, left[0]), left[1:]
 	}
-	return a.exit(do(flags.Args()))
 }
 
 // flags returns a flag set with the global flags, which are taken before the command and
-// after it.
-func (a *app) flags(name string, usage func(io.Writer)) *flag.FlagSet {
+// after it. What is wrong with them is reported as every other error.
+func (a *app) flags(name string) *flag.FlagSet {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
-	fs.SetOutput(a.stderr)
-	if usage != nil {
-		fs.Usage = func() { usage(a.stderr); fs.PrintDefaults() }
-	}
+	fs.SetOutput(io.Discard)
 	fs.StringVar(&a.dir, "dir", a.dir, "the ledger's `folder` (default $AGENT_SESSIONS_DIR, or agent-sessions in the state folder)")
 	fs.StringVar(&a.shims, "shims", a.shims, "take the runtimes from the links in this `folder` (default $AGENT_LEDGER_SHIMS)")
+	fs.Var(&a.servers, "server", "a person's own tmux server, by its `socket`; may be given again")
 	fs.BoolVar(&a.json, "json", a.json, "print JSON, one object a line, and nothing else")
 	return fs
 }
 
 // open opens the ledger as the global flags say.
 func (a *app) open() (*ledger.Store, error) {
-	opts := &ledger.Options{}
+	opts := &ledger.Options{Servers: a.servers}
 	shims := a.shims
 	if shims == "" {
 		shims = os.Getenv("AGENT_LEDGER_SHIMS")
@@ -146,20 +173,33 @@ func (a *app) open() (*ledger.Store, error) {
 	return ledger.Open(a.dir, opts)
 }
 
+// servers are a person's own tmux servers, as a flag that may be given again.
+type servers []tmux.Server
+
+func (v *servers) String() string {
+	var sockets []string
+	for _, srv := range *v {
+		sockets = append(sockets, srv.Socket)
+	}
+	return strings.Join(sockets, " ")
+}
+
+func (v *servers) Set(socket string) error {
+	if !filepath.IsAbs(socket) {
+		return errors.New("a socket is an absolute path")
+	}
+	*v = append(*v, tmux.Server{Socket: socket})
+	return nil
+}
+
 // one finds the session that the arguments name.
 func (a *app) one(ctx context.Context, s *ledger.Store, args []string) (ledger.Entry, error) {
 	if len(args) != 1 || args[0] == "" {
 		return ledger.Entry{}, fmt.Errorf("%w: give one id, or the beginning of one", errUsage)
 	}
-	return s.Find(ctx, ledger.Query{Prefix: args[0]})
-}
-
-// isTerminal asks without a dependency: a character device that is not /dev/null.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
+	e, err := s.Find(ctx, ledger.Query{Prefix: args[0]})
+	if errors.Is(err, ledger.ErrNotFound) {
+		return e, fmt.Errorf("%w; ledgerctl list -all shows all sessions", err)
 	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && filepath.Clean(f.Name()) != os.DevNull
+	return e, err
 }

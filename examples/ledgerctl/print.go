@@ -1,22 +1,48 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
-
-	"github.com/sessionledger/ledger"
 )
 
-// line prints one object as JSON on a line of its own.
+// line prints one object as JSON on a line of its own. What a terminal would act on is
+// escaped, which JSON reads as the same text.
 func (a *app) line(v any) error {
-	enc := json.NewEncoder(a.stdout)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := a.stdout.Write(escape(bytes.TrimSuffix(b.Bytes(), []byte("\n"))))
+	return err
+}
+
+// escape writes the unsafe characters of a JSON text, which can only be in its strings, as
+// \u sequences, and ends the line.
+func escape(text []byte) []byte {
+	out := make([]byte, 0, len(text)+1)
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		switch {
+		case !unsafe(r):
+			out = append(out, text[:size]...)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+		text = text[size:]
+	}
+	return append(out, '\n')
 }
 
 // plain makes text from files and programs safe for a terminal: one line, and no
@@ -24,21 +50,36 @@ func (a *app) line(v any) error {
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
-		case r == '\n', r == '\t', r == '\r':
+		case r == '\n', r == '\t', r == '\r', r == '\u2028', r == '\u2029':
 			return ' '
-		case r == utf8.RuneError, unicode.IsControl(r), unicode.Is(unicode.Cf, r):
-			return '�'
+		case unsafe(r):
+			return utf8.RuneError
 		}
 		return r
 	}, s)
 }
 
-// short cuts text to at most n characters.
-func short(s string, n int) string {
-	if utf8.RuneCountInString(s) <= n {
-		return s
+// unsafe reports whether a terminal would act on a character (control characters), or
+// show the ones around it as what they are not (directions, tags, line separators). The
+// two joiners are safe: emoji and several scripts need them.
+func unsafe(r rune) bool {
+	const zeroWidthNonJoiner, zeroWidthJoiner = '\u200c', '\u200d'
+	return unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp) ||
+		unicode.Is(unicode.Cf, r) && r != zeroWidthNonJoiner && r != zeroWidthJoiner
+}
+
+var bareWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// quote makes words a command line that can be copied into a shell.
+func quote(words ...string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = plain(w)
+		if !bareWord.MatchString(w) {
+			quoted[i] = "'" + strings.ReplaceAll(plain(w), "'", `'\''`) + "'"
+		}
 	}
-	return string([]rune(s)[:n-1]) + "…"
+	return strings.Join(quoted, " ")
 }
 
 // age writes a duration as people say it: 3m, 2h, 5d.
@@ -63,52 +104,17 @@ func since(t time.Time) string {
 	return age(time.Since(t))
 }
 
-// looks gives each state its symbol and its colour (an SGR parameter).
-var looks = map[ledger.Liveness]struct{ symbol, color string }{
-	"ALIVE-WORKING":  {"●", "32"},
-	"ALIVE-IDLE":     {"○", "36"},
-	"DETACHED-ALIVE": {"◌", "36"},
-	"ORPHANED":       {"✗", "31"},
-	"UNKNOWN":        {"?", "33"},
-	"IN-FLIGHT":      {"↻", "35"},
-	"FROZEN":         {"❄", "34"},
-	"ARCHIVED":       {"▪", "90"},
-	"FINISHED":       {"✓", "90"},
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
 }
 
-// cell is text in a table, with a colour or without.
-type cell struct{ text, color string }
-
-// table prints rows in aligned columns; the last column has what is left of the line.
-// text/tabwriter would count the colours.
-func (a *app) table(w io.Writer, head []string, rows [][]cell) {
-	width := make([]int, len(head))
-	for i, h := range head {
-		width[i] = utf8.RuneCountInString(h)
-		for _, row := range rows {
-			width[i] = max(width[i], utf8.RuneCountInString(row[i].text))
-		}
+// count writes a number of things: 1 file, 2 files.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
 	}
-	write := func(row []cell) {
-		var b strings.Builder
-		for i, c := range row {
-			text := c.text
-			if i < len(row)-1 {
-				text += strings.Repeat(" ", width[i]-utf8.RuneCountInString(c.text)+2)
-			}
-			if c.color != "" && a.color {
-				text = "\x1b[" + c.color + "m" + text + "\x1b[0m"
-			}
-			b.WriteString(text)
-		}
-		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
-	}
-	title := make([]cell, len(head))
-	for i, h := range head {
-		title[i] = cell{h, "1"}
-	}
-	write(title)
-	for _, row := range rows {
-		write(row)
-	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }

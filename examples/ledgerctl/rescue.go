@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -20,11 +21,14 @@ func rescue(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) err
 		if err != nil {
 			return err
 		}
+		done := a.busy("rescuing the work of " + plain(e.LedgerID))
+		defer done()
 		r, err := ledger.Rescue(ctx, s, e.LedgerID, ledger.RescueOptions{})
 		if err != nil {
 			return err
 		}
-		return a.rescued(r)
+		done()
+		return a.rescued(r, e.RepoRoot)
 	}
 }
 
@@ -47,7 +51,7 @@ func rescues(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) er
 			return err
 		}
 		for _, r := range list {
-			if err := a.rescued(r); err != nil {
+			if err := a.rescued(r, repo); err != nil {
 				return err
 			}
 		}
@@ -58,24 +62,31 @@ func rescues(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) er
 	}
 }
 
-func (a *app) rescued(r ledger.Rescued) error {
+// rescued prints what a rescue holds, and how to bring it back into repo.
+func (a *app) rescued(r ledger.Rescued, repo string) error {
+	r.At = r.At.UTC()
 	if a.json {
 		return a.line(r)
 	}
 	if r.Ref == "" {
-		fmt.Fprintf(a.stdout, "%s: nothing to rescue: %s\n", plain(r.ID), plain(orDash(r.Nothing)))
+		fmt.Fprintf(a.stdout, "%s: nothing to rescue: %s\n", plain(r.ID), plain(cmp.Or(r.Nothing, "nothing is uncommitted")))
 		return nil
 	}
-	fmt.Fprintf(a.stdout, "%s: %d files. Bring them back with: git cherry-pick -n %s\n", plain(r.ID), len(r.Paths)+r.More, plain(r.Ref))
+	when := ""
+	if r.Already {
+		when = " before"
+	}
+	fmt.Fprintf(a.stdout, "%s: %s rescued%s. Bring the work back by: %s\n", plain(r.ID), count(len(r.Paths)+r.More, "file"), when, cherryPick(repo, r.Ref))
 	for _, o := range r.Omitted {
 		fmt.Fprintf(a.stdout, "  not held: %s: %s\n", plain(o.Path), plain(o.Reason))
 	}
 	return nil
 }
 
-func orDash(s string) string {
-	if s == "" {
-		return "-"
+// cherryPick is the command that brings rescued work back.
+func cherryPick(repo, ref string) string {
+	if repo == "" {
+		return quote("git", "cherry-pick", "-n", ref)
 	}
-	return s
+	return quote("git", "-C", repo, "cherry-pick", "-n", ref)
 }

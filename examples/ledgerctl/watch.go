@@ -16,17 +16,20 @@ func watch(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) erro
 			return err
 		}
 		defer s.Close()
+		a.tip("Watching for changes and exits, until interrupted.")
 		for c, err := range s.Watch(ctx) {
 			if err != nil {
 				return err
 			}
+			c.At = c.At.UTC()
 			if a.json {
-				if err := a.line(c); err != nil {
-					return err
-				}
-				continue
+				err = a.line(c)
+			} else {
+				_, err = fmt.Fprintf(a.stdout, "%s  %-8s %s  %s → %s\n", c.At.Local().Format("15:04:05"), c.Kind, plain(c.ID), orDash(c.From), orDash(c.To))
 			}
-			fmt.Fprintf(a.stdout, "%s %-8s %s %s → %s\n", c.At.Local().Format("15:04:05"), c.Kind, plain(c.ID), orDash(c.From), orDash(c.To))
+			if err != nil {
+				return err // whoever reads has left
+			}
 		}
 		return nil
 	}

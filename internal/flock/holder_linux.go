@@ -3,7 +3,9 @@ package flock
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,22 +18,73 @@ import (
 // a pid namespace that this procfs does not show, and where the kernel's device
 // and inode are not those that a program sees (some overlays).
 func (s *Set) Holder(name string) (pid int, ok bool) {
-	path := filepath.Join(s.dir, name)
-	var st unix.Stat_t
-	if unix.Lstat(path, &st) != nil {
-		return 0, false
-	}
-	// stat(2) on btrfs gives the device of the subvolume; the kernel's list has
-	// that of the file system.
-	ids := []string{fmt.Sprintf("%02x:%02x:%d", unix.Major(uint64(st.Dev)), unix.Minor(uint64(st.Dev)), st.Ino)}
-	if m := mountOf(s.dir, s.proc); m.kind != "" {
-		ids = append(ids, fmt.Sprintf("%02x:%02x:%d", m.major, m.minor, st.Ino))
-	}
-	f, err := os.Open(filepath.Join(s.proc, "locks"))
+	held, err := s.held()
 	if err != nil {
 		return 0, false
 	}
+	pid = max(s.holder(held, mountOf(s.dir, s.proc), name), 0)
+	return pid, pid > 0
+}
+
+// Holders lists the locks of the folder that are held now, by name, each with its
+// holder: 0 where that is unknown. The kernel does not show the locks of processes
+// in other pid namespaces. The error says that who holds what cannot be found out.
+func (s *Set) Holders() (map[string]int, error) {
+	held, err := s.held()
+	if err != nil {
+		return nil, err
+	}
+	files, err := os.ReadDir(s.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	holders := map[string]int{}
+	m := mountOf(s.dir, s.proc)
+	for _, f := range files {
+		if !f.Type().IsRegular() {
+			continue
+		}
+		if pid := s.holder(held, m, f.Name()); pid >= 0 {
+			holders[f.Name()] = pid
+		}
+	}
+	return holders, nil
+}
+
+// nobody holds a lock.
+const nobody = -1
+
+// holder is the process that holds a lock, 0 where somebody unknown does, or nobody.
+func (s *Set) holder(held map[string]int, m mount, name string) int {
+	var st unix.Stat_t
+	if unix.Lstat(filepath.Join(s.dir, name), &st) != nil {
+		return nobody
+	}
+	// stat(2) on btrfs gives the device of the subvolume; the kernel's list has
+	// that of the file system.
+	if pid, ok := held[lockID(unix.Major(uint64(st.Dev)), unix.Minor(uint64(st.Dev)), st.Ino)]; ok {
+		return pid
+	}
+	if pid, ok := held[lockID(m.major, m.minor, st.Ino)]; ok && m.kind != "" {
+		return pid
+	}
+	return nobody
+}
+
+// lockID names a locked file as the kernel's list does.
+func lockID(major, minor uint32, inode uint64) string {
+	return fmt.Sprintf("%02x:%02x:%d", major, minor, inode)
+}
+
+// held reads the kernel's list of locks: who holds which file. A holder is 0 where it is
+// not known.
+func (s *Set) held() (map[string]int, error) {
+	f, err := os.Open(filepath.Join(s.proc, "locks"))
+	if err != nil {
+		return nil, err
+	}
 	defer f.Close()
+	held := map[string]int{}
 	sc := bufio.NewScanner(f)
 	for sc.Scan() {
 		// 2: FLOCK  ADVISORY  WRITE 4242 fe:00:1234 0 EOF
@@ -40,19 +93,14 @@ func (s *Set) Holder(name string) (pid int, ok bool) {
 		if len(w) < 6 || string(w[1]) != "FLOCK" {
 			continue
 		}
-		if id := string(w[5]); id != ids[0] && id != ids[len(ids)-1] {
-			continue
+		id := string(w[5])
+		pid, err := strconv.Atoi(string(w[4]))
+		if before, twice := held[id]; err != nil || pid < 0 || twice && before != pid {
+			pid = 0 // two holders: subvolumes of btrfs share inode numbers
 		}
-		n, err := strconv.Atoi(string(w[4]))
-		if err != nil || n <= 0 || ok && n != pid {
-			return 0, false // two holders: subvolumes of btrfs share inode numbers
-		}
-		pid, ok = n, true
+		held[id] = pid
 	}
-	if sc.Err() != nil {
-		return 0, false
-	}
-	return pid, ok
+	return held, sc.Err()
 }
 
 // mount is the file system that holds a folder; the zero value is an unknown one.

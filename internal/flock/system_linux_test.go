@@ -401,3 +401,25 @@ func TestHolderReadsLocks(t *testing.T) {
 		t.Errorf("holder without procfs: %d", pid)
 	}
 }
+
+// All locks of a folder that are held, and by whom.
+func TestHolders(t *testing.T) {
+	s := NewSet(t.TempDir(), "")
+	lock(t, s, "000")()
+	defer lock(t, s, "001")()
+	cmd, letGo := holder(t, s.dir)
+	held, err := s.Holders()
+	if err != nil || len(held) != 2 || held["001"] != os.Getpid() || held["000"] != cmd.Process.Pid {
+		t.Errorf("holders %v, %v", held, err)
+	}
+	letGo()
+	if held, err := s.Holders(); err != nil || len(held) != 1 {
+		t.Errorf("holders %v, %v, once one has let go", held, err)
+	}
+	if held, err := NewSet(s.dir, t.TempDir()).Holders(); err == nil {
+		t.Errorf("holders without procfs: %v", held)
+	}
+	if held, err := NewSet(s.dir+"/none", "").Holders(); err != nil || len(held) > 0 {
+		t.Errorf("holders in a folder that is not there: %v, %v", held, err)
+	}
+}

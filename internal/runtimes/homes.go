@@ -79,3 +79,38 @@ func accountSlug(p string) string {
 	}
 	return ""
 }
+
+// ConfigHomeOf is the config home below which a conversation's file lies, as the
+// file's own place tells; it is not ok for a file in none of the runtime's places.
+func (s Spec) ConfigHomeOf(file string) (home string, ok bool) {
+	// Folder names from the config home down to the file's folder; * is any.
+	var places []string
+	switch s.Name {
+	case "claude":
+		places = []string{"projects/*"}
+	case "codex":
+		places = []string{"sessions/*/*/*", "archived_sessions"}
+	case "gemini":
+		places = []string{"tmp/*/chats"}
+	case "qwen":
+		places = []string{"projects/*/chats"}
+	case "amp":
+		places = []string{"threads"}
+	case "cursor-agent":
+		places = []string{"projects/*/agent-transcripts", "projects/*/agent-transcripts/*", "chats/*/*"}
+	case "copilot":
+		places = []string{"session-state/*"}
+	}
+	for _, place := range places {
+		home := filepath.Dir(file)
+		fits := true
+		for _, name := range slices.Backward(strings.Split(place, "/")) {
+			fits = fits && (name == "*" || name == filepath.Base(home))
+			home = filepath.Dir(home)
+		}
+		if fits {
+			return home, true
+		}
+	}
+	return "", false
+}

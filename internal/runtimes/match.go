@@ -207,3 +207,9 @@ func hasSuffix(p string, suffixes []string) bool {
 	}
 	return false
 }
+
+// CanBeRuntime reports whether a program's name may be taken for a runtime's: that of an
+// interpreter, a shell or a wrapper would make a session of every script.
+func CanBeRuntime(name string) bool {
+	return name != "" && !slices.Contains(wrappers, name) && !isInterpreter(name)
+}

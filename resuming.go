@@ -1,0 +1,67 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// resumingWait is how long one of two launches that take the same session up waits for the
+// other to give way.
+const resumingWait = 3 * time.Second
+
+// aloneInResuming makes sure that no other launch takes the same lost session up: two
+// agents in one conversation would write over each other. Each launch has its birth on
+// record before it looks, so of two at least one sees the other. Who sees one with a
+// greater id waits for it to give way, any other gives way itself.
+func (l *launching) aloneInResuming(ctx context.Context) error {
+	from := l.row.ResumedFrom
+	if from == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, resumingWait)
+	defer cancel()
+	for {
+		other, err := l.h.Store.resuming(ctx, from, l.row.LedgerID)
+		switch {
+		case err != nil:
+			return err
+		case other == "":
+			return nil
+		case other < l.row.LedgerID:
+			return l.outrun(from, other)
+		}
+		if l.nap(ctx) != nil {
+			return l.outrun(from, other)
+		}
+	}
+}
+
+func (l *launching) outrun(from, other string) error {
+	return fmt.Errorf("ledger: launch: %w: %q is taken up as %q", ErrConversationHeld, from, other)
+}
+
+// resuming finds an open row that takes the session from up, beside the row not: one that
+// is being born, or whose process may run. Of several it is the least.
+func (s *Store) resuming(ctx context.Context, from, not string) (id string, err error) {
+	for e, err := range s.OpenEntries(ctx) {
+		var damaged *DamagedError
+		if err != nil && !errors.As(err, &damaged) {
+			return "", err
+		}
+		if err != nil || e.ResumedFrom != from || e.LedgerID == not || id != "" && id < e.LedgerID {
+			continue
+		}
+		if l := e.Lease; l != nil && l.Op == OpCreate {
+			seen := s.sightLease(l, 0)
+			if st := e.State(); st.leaseStale(&seen) == Yes {
+				continue // its launcher is gone, and its gate shut
+			}
+		} else if s.procs.verdict(e.Process()) == Gone {
+			continue
+		}
+		id = e.LedgerID
+	}
+	return id, nil
+}
