@@ -321,7 +321,9 @@ func (r *reconciler) apply(ctx context.Context, e Entry, a Action) (more bool, e
 	if after.Lease == nil {
 		r.nonce = "" // the operation is over
 	}
-	if a.Files && e.Lease != nil {
+	// Files go once the row has durably stopped naming them: else a power cut could leave a
+	// row whose output is gone. What stays is left over, and goes with a later sweep.
+	if a.Files && e.Lease != nil && err == nil {
 		if err := r.h.Store.removeCapture(&after, e.Lease.Attempt); err != nil {
 			return false, err
 		}
@@ -329,7 +331,7 @@ func (r *reconciler) apply(ctx context.Context, e Entry, a Action) (more bool, e
 	return out == Applied, err
 }
 
-// removeCapture deletes an attempt's files, after the row has stopped naming them.
+// removeCapture deletes the files of an attempt that the row does not name.
 func (s *Store) removeCapture(e *Entry, attempt string) error {
 	if !isPlainID(e.LedgerID) || !isPlainID(attempt) || e.Frozen != nil && e.Frozen.Attempt == attempt {
 		return nil
