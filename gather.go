@@ -52,11 +52,7 @@ func (s *Store) hasTranscript(ctx context.Context, rt Runtime, e *Entry, id, pat
 			return Yes
 		}
 	}
-	env := s.environOf(e)
-	if env == nil && e.Account != "" {
-		return Unsure // the account's store is not the default one
-	}
-	_, err := rt.Transcript(ctx, TranscriptQuery{ID: id, Cwd: e.Cwd, Home: s.home, Env: env})
+	_, err := s.findTranscript(ctx, rt, e, id, s.environOf(e))
 	switch {
 	case err == nil:
 		return Yes
