@@ -242,7 +242,7 @@ func (r *reconciler) act(ctx context.Context, e Entry, a Action) (more bool, err
 		}
 	}
 	if a.Rescue {
-		if err := r.rescue(ctx, e); err != nil {
+		if err := s.rescueUnlessHopeless(ctx, e.LedgerID, r.nonce); err != nil {
 			return false, err
 		}
 	}
@@ -292,15 +292,6 @@ func (r *reconciler) toEnd(ctx context.Context, e *Entry, a Action) ([]ProcessID
 		list = append(list, e.Restore.Launched)
 	}
 	return list, nil
-}
-
-func (r *reconciler) rescue(ctx context.Context, e Entry) error {
-	_, err := Rescue(ctx, r.h.Store, e.LedgerID, RescueOptions{nonce: r.nonce})
-	if err != nil && rescueIsHopeless(err) {
-		r.h.Store.logger.Warn("work not rescued", "session", e.LedgerID, "error", err)
-		return nil
-	}
-	return err
 }
 
 // apply applies the action's event. A refusal means that the row is not what the plan saw.
