@@ -38,7 +38,7 @@ func (s *Store) lookAhead(ctx context.Context, id string, ev Event) Facts {
 	if need&factTranscript != 0 {
 		f.Transcript = s.hasTranscript(ctx, rt, &r.entry, ev.SessionID, ev.TranscriptPath)
 	}
-	if need&factHasTranscript != 0 && r.entry.SessionID != "" {
+	if f.of = r.entry.SessionID; need&factHasTranscript != 0 && f.of != "" {
 		f.HasTranscript = s.hasTranscript(ctx, rt, &r.entry, r.entry.SessionID, r.entry.TranscriptPath)
 	}
 	return f
@@ -52,11 +52,7 @@ func (s *Store) hasTranscript(ctx context.Context, rt Runtime, e *Entry, id, pat
 			return Yes
 		}
 	}
-	env := s.environOf(e)
-	if env == nil && e.Account != "" {
-		return Unsure // the account's store is not the default one
-	}
-	_, err := rt.Transcript(ctx, TranscriptQuery{ID: id, Cwd: e.Cwd, Home: s.home, Env: env})
+	_, err := s.findTranscript(ctx, rt, e, id, s.environOf(e))
 	switch {
 	case err == nil:
 		return Yes
@@ -122,6 +118,9 @@ func (s *Store) gather(ctx context.Context, e *Entry, ev Event, f Facts) Facts {
 		if f.Held = s.claimedByOther(e, conversationClaim(e.Runtime, id)); f.Held == Yes {
 			f.HeldBy, _ = s.holder(conversationClaim(e.Runtime, id))
 		}
+	}
+	if f.of != e.SessionID {
+		f.HasTranscript = Unsure // the row has gone on since the look
 	}
 	if need&factCapture != 0 && e.Frozen != nil {
 		f.Capture = s.captured(e.LedgerID, e.Frozen.Attempt)

@@ -106,6 +106,9 @@ func (h *Host) seize(ctx context.Context, id string) (Entry, func(), error) {
 		return Entry{}, nil, fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
 	e, _, err := h.Store.Apply(ctx, id, ForceTakeOver(self))
+	if isUnsynced(err) {
+		h.release(ctx, id, e.Lease.Nonce)
+	}
 	if err != nil {
 		return e, nil, err
 	}
