@@ -1,0 +1,163 @@
+package ledger
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// peerProgram is what the hook is held against: the unavoidable work of a static binary. It
+// reads its payload, and replaces a file without a sync, or two with.
+const peerProgram = `package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+)
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func main() {
+	dir, durable := os.Args[1], os.Args[2] == "2"
+	payload, err := io.ReadAll(os.Stdin)
+	must(err)
+	for range map[bool]int{false: 1, true: 2}[durable] {
+		f, err := os.CreateTemp(dir, "tmp")
+		must(err)
+		_, err = f.Write(append(payload, make([]byte, 2000)...))
+		must(err)
+		if durable {
+			must(f.Sync())
+		}
+		must(f.Close())
+		must(os.Rename(f.Name(), filepath.Join(dir, "row")))
+		if durable {
+			d, err := os.Open(dir)
+			must(err)
+			must(d.Sync())
+			d.Close()
+		}
+	}
+}
+`
+
+func buildPeer(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	putFile(t, filepath.Join(dir, "peer.go"), peerProgram)
+	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "peer"), filepath.Join(dir, "peer.go"))
+	cmd.Env = append(slices.Clone(firstEnv), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return filepath.Join(dir, "peer")
+}
+
+// timedHooks has an agent run two programs in turn.
+type timedHooks struct {
+	Hook, Peer []string
+	Rounds     int
+}
+
+// runTimed is an agent that runs hooks and prints how long each took, in nanoseconds.
+var runTimed = inChild("run-timed", func(arg timedHooks) error {
+	var took [][2]int64
+	for i := range arg.Rounds {
+		var pair [2]int64
+		for j, argv := range [][]string{arg.Hook, arg.Peer} {
+			cmd := exec.Command(argv[0], argv[1:]...)
+			cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"hook_event_name":"UserPromptSubmit","session_id":"c-%d","n":%d}`, os.Getpid(), i))
+			began := time.Now()
+			if err := cmd.Run(); err != nil {
+				return err
+			}
+			pair[j] = time.Since(began).Nanoseconds()
+		}
+		took = append(took, pair)
+	}
+	return json.NewEncoder(os.Stdout).Encode(took)
+})
+
+// asAgent runs a child under an agent's name.
+func asAgent(t testing.TB, arg timedHooks) (took [][2]int64) {
+	t.Helper()
+	cmd := childCommand(t, runTimed, arg)
+	cmd.Args[0] = "claude"
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := json.Unmarshal(out, &took); err != nil {
+		t.Fatal(err)
+	}
+	return took
+}
+
+// crowded is a ledger with that many open and filed rows, and complete claims.
+func crowded(t testing.TB, open, filed int) string {
+	t.Helper()
+	s := openStore(t, filepath.Join(t.TempDir(), "ledger"), nil)
+	fillLedger(t, s.root, dirSessions, open, nil)
+	fillLedger(t, s.root, dirFinished, filed, func(e *Entry) { e.Phase, e.FinishedAt = PhaseFinished, e.StartedAt })
+	if err := s.completeClaims(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s.root
+}
+
+func medians(took [][2]int64) (hook, peer float64) {
+	median := func(j int) float64 {
+		var ns []int64
+		for _, pair := range took {
+			ns = append(ns, pair[j])
+		}
+		slices.Sort(ns)
+		return float64(ns[len(ns)/2])
+	}
+	return median(0), median(1)
+}
+
+// The figures of 09-quality.md, process start to exit, in a ledger of 10,000 open and
+// 100,000 finished rows: a heartbeat against one whole-file replace, the first hook of a
+// session against two durable writes; both at most 1.3.
+//
+//	go test -run '^$' -bench BenchmarkHookProcess -benchtime 200x .
+func BenchmarkHookProcess(b *testing.B) {
+	ctl, peer := build(b, ctlPackage), buildPeer(b)
+	for _, rows := range [][2]int{{0, 0}, {10_000, 100_000}} {
+		root := crowded(b, rows[0], rows[1])
+		hook := []string{ctl, "-dir", root, "hook", "claude"}
+		name := fmt.Sprintf("open=%d,finished=%d", rows[0], rows[1])
+		b.Run("heartbeat/"+name, func(b *testing.B) {
+			took := asAgent(b, timedHooks{hook, []string{peer, b.TempDir(), "1"}, b.N + 1})
+			h, p := medians(took[min(1, len(took)-1):])
+			b.ReportMetric(h/1e6, "ms/hook")
+			b.ReportMetric(p/1e6, "ms/peer")
+			b.ReportMetric(h/p, "hook/peer")
+			b.ReportMetric(0, "ns/op")
+		})
+		b.Run("first/"+name, func(b *testing.B) {
+			dir := b.TempDir()
+			var took [][2]int64
+			for range b.N {
+				took = append(took, asAgent(b, timedHooks{hook, []string{peer, dir, "2"}, 1})...)
+			}
+			h, p := medians(took)
+			b.ReportMetric(h/1e6, "ms/hook")
+			b.ReportMetric(p/1e6, "ms/peer")
+			b.ReportMetric(h/p, "hook/peer")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
