@@ -121,4 +121,10 @@ func become(argv, env []string) error {
 // NextOnPath finds the program of that name which a shim stands in front of: the next one
 // on PATH outside the shim's folder that is not this very program, by whatever link. The
 // error wraps [exec.ErrNotFound].
-func NextOnPath(name, shimFolder string) (string, error) { return lookPath(name, shimFolder) }
+func NextOnPath(name, shimFolder string) (string, error) {
+	var own os.FileInfo // a shim that found itself would never end
+	if self, err := os.Executable(); err == nil {
+		own, _ = os.Stat(self)
+	}
+	return lookPathBut(name, shimFolder, own)
+}

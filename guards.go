@@ -67,7 +67,7 @@ var guardTexts = [...]struct {
 	{"sessionGone", "every session process of the row is Gone", factSession},
 	{"conversationFree", "mode resume: no other open row and no process holds the conversation", factHeld},
 	{"idFree", "no other open row holds the newcomer's conversation", factHeld},
-	{"sameConversation", "mode resume: the conversation is the recorded one, or the runtime changes ids on resume; no other open row holds it; another one that has a transcript is a mismatch, and recorded",
+	{"sameConversation", "mode resume: the conversation is the recorded one, or one that has a transcript where the runtime changes ids on resume; no other open row holds it; another one that has a transcript is a mismatch, and recorded",
 		factHeld | factTranscript | factChangesID},
 	{"claimable", "no other open row holds the conversation (a refusal is recorded); one without a transcript yields to a recorded one with a transcript; to cede, the recorded process is Gone",
 		factHeld | factTranscript | factHasTranscript | factRecorded},
@@ -235,19 +235,19 @@ func (g guards) reason(s *State, ev *Event) (string, error) {
 // acknowledged decides whether the conversation that came up is the one to restore.
 func acknowledged(s *State, ev *Event) (reason string, err error) {
 	f := &ev.Facts
-	other := s.Restore.Mode != RestoreRepick && ev.SessionID != s.SessionID && !f.ChangesID
+	other := s.Restore.Mode != RestoreRepick && ev.SessionID != s.SessionID
 	switch {
 	case ev.SessionID == "":
 		return "it names no conversation", ErrIllegal
 	case f.Held == Yes:
 		return "another session holds the conversation " + strconv.Quote(ev.SessionID), ErrSessionMismatch
-	case other && f.Transcript == Yes:
+	case other && f.Transcript == Yes && !f.ChangesID:
 		return "the conversation " + strconv.Quote(ev.SessionID) + " came up", ErrSessionMismatch
 	case f.Held == Unsure:
 		return "whether the conversation is held elsewhere", ErrUnknown
 	case other && f.Transcript == No:
 		return "a passing conversation, without a transcript", ErrIllegal
-	case other:
+	case other && f.Transcript != Yes:
 		return "whether the conversation has a transcript", ErrUnknown
 	}
 	return "", nil

@@ -323,18 +323,29 @@ func (l *launching) described(ctx context.Context) (Entry, error) {
 	return e, nil
 }
 
+// giveUpTries is how often the process table is looked at again.
+const giveUpTries = 100
+
 // giveUp settles a birth that was not bound: nothing may be left that could still start.
 // The row comes back if it had to stay.
 func (l *launching) giveUp(ctx context.Context, why error) (Entry, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*tmux.DefaultTimeout)
 	defer cancel()
 	why = errors.Join(why, l.endServer(ctx))
-	_, err := l.h.reconcileRow(ctx, l.row.LedgerID, ReconcileOptions{nonce: l.row.Lease.Nonce, Grace: -1})
-	e, getErr := l.h.Store.Get(ctx, l.row.LedgerID)
-	if errors.Is(getErr, ErrNotFound) {
-		return Entry{}, why
+	for try := 0; ; try++ {
+		_, err := l.h.reconcileRow(ctx, l.row.LedgerID, ReconcileOptions{nonce: l.row.Lease.Nonce, Grace: -1})
+		e, getErr := l.h.Store.Get(ctx, l.row.LedgerID)
+		switch {
+		case errors.Is(getErr, ErrNotFound):
+			return Entry{}, why
+		case err != nil, getErr != nil, e.Lease == nil, try == giveUpTries:
+			return e, errors.Join(why, err)
+		}
+		// A process that was just starting a program could not be read.
+		if l.nap(ctx) != nil {
+			return e, why
+		}
 	}
-	return e, errors.Join(why, err)
 }
 
 // endServer ends the server that the launch has started: it is this launch's alone, with

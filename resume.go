@@ -237,15 +237,13 @@ func (s *Store) findProgram(spec runtimes.Spec) (string, error) {
 	return "", fmt.Errorf("%q: %w", spec.Name, exec.ErrNotFound)
 }
 
-// lookPath is exec.LookPath without the folder skip, in which the shims are, and without
-// this very program, whatever it is called: a shim that found itself would never end.
-func lookPath(name, skip string) (string, error) {
+// lookPath is exec.LookPath without the folder skip, in which the shims are.
+func lookPath(name, skip string) (string, error) { return lookPathBut(name, skip, nil) }
+
+// lookPathBut passes over another file too, whatever it is called.
+func lookPathBut(name, skip string, own os.FileInfo) (string, error) {
 	if strings.ContainsRune(name, '/') {
 		return exec.LookPath(name)
-	}
-	var own os.FileInfo
-	if self, err := os.Executable(); err == nil {
-		own, _ = os.Stat(self)
 	}
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		if !filepath.IsAbs(dir) || sameFolder(dir, skip) {

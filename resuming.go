@@ -9,7 +9,7 @@ import (
 
 // resumingWait is how long one of two launches that take the same session up waits for the
 // other to give way.
-const resumingWait = 3 * time.Second
+const resumingWait = 10 * time.Second
 
 // aloneInResuming makes sure that no other launch takes the same lost session up: two
 // agents in one conversation would write over each other. Each launch has its birth on
@@ -23,32 +23,33 @@ func (l *launching) aloneInResuming(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, resumingWait)
 	defer cancel()
 	for {
-		other, err := l.h.Store.resuming(ctx, from, l.row.LedgerID)
+		other, decided, err := l.h.Store.resuming(ctx, from, l.row.LedgerID)
 		switch {
+		case ctx.Err() != nil:
+			return l.outrun(from, other)
 		case err != nil:
 			return err
 		case other == "":
 			return nil
-		case other < l.row.LedgerID:
+		case decided, other < l.row.LedgerID:
 			return l.outrun(from, other)
 		}
-		if l.nap(ctx) != nil {
-			return l.outrun(from, other)
-		}
+		_ = l.nap(ctx)
 	}
 }
 
 func (l *launching) outrun(from, other string) error {
-	return fmt.Errorf("ledger: launch: %w: %q is taken up as %q", ErrConversationHeld, from, other)
+	return fmt.Errorf("ledger: launch: %w: %q is being taken up by %q", ErrConversationHeld, from, other)
 }
 
 // resuming finds an open row that takes the session from up, beside the row not: one that
-// is being born, or whose process may run. Of several it is the least.
-func (s *Store) resuming(ctx context.Context, from, not string) (id string, err error) {
+// is being born, or whose process may run, which decides it. Of several being born it is the
+// one with the least id.
+func (s *Store) resuming(ctx context.Context, from, not string) (id string, decided bool, err error) {
 	for e, err := range s.OpenEntries(ctx) {
 		var damaged *DamagedError
 		if err != nil && !errors.As(err, &damaged) {
-			return "", err
+			return "", false, err
 		}
 		if err != nil || e.ResumedFrom != from || e.LedgerID == not || id != "" && id < e.LedgerID {
 			continue
@@ -58,10 +59,12 @@ func (s *Store) resuming(ctx context.Context, from, not string) (id string, err 
 			if st := e.State(); st.leaseStale(&seen) == Yes {
 				continue // its launcher is gone, and its gate shut
 			}
-		} else if s.procs.verdict(e.Process()) == Gone {
+		} else if s.procs.verdict(e.Process()) != Gone {
+			return e.LedgerID, true, nil
+		} else {
 			continue
 		}
 		id = e.LedgerID
 	}
-	return id, nil
+	return id, false, nil
 }

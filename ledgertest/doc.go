@@ -1,6 +1,6 @@
 // Package ledgertest helps to test programs that deal with agent sessions: a
-// home of their own, a stand-in for every agent CLI, a clock to turn, and a
-// check that nothing is left running.
+// home and a ledger of their own, a stand-in for every agent CLI, a clock to
+// turn, and checks that the ledger keeps its rules and nothing is left running.
 //
 //	func TestMain(m *testing.M) { os.Exit(ledgertest.Main(m)) }
 //
@@ -25,6 +25,12 @@
 // from the test by a variable. When the test ends, whatever still bears that
 // mark, and every tmux server with a socket in that folder, is a failure, and is
 // killed so that the next test does not suffer; [Clean] looks for it at once.
+//
+// # The ledger
+//
+// Package scratch, below this one, opens a scratch ledger, which at the end of the test
+// fails it for every rule of the ledger that does not hold. [Clock] is for the ledger's
+// Options.
 //
 // # The stand-in
 //

@@ -48,9 +48,11 @@ func doctor(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) err
 // is not installed is no finding.
 func (a *app) hooks() (err error) {
 	for _, st := range hooksStates() {
-		if a.json {
+		switch {
+		case a.json && st.none:
+		case a.json:
 			err = a.line(st)
-		} else {
+		default:
 			_, err = fmt.Fprintln(a.stdout, plain(st.Message))
 		}
 		if err != nil {

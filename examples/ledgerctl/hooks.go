@@ -102,6 +102,8 @@ type hooksState struct {
 	Message string   `json:"message"`
 	Missing []string `json:"missing"` // events at which nothing is run
 	Broken  bool     `json:"broken"`
+
+	none bool // nothing is installed
 }
 
 // hooksStates says of each agent that is used here whether its hooks are installed.
@@ -121,6 +123,7 @@ func hooksStates() (states []hooksState) {
 		case len(missing) == 0:
 			st.Message = name + ": the hooks are installed"
 		case len(now.Events) == 0:
+			st.none = true
 			st.Message = name + ": the hooks are not installed: ledgerctl install-hooks " + name
 		default:
 			slices.Sort(missing)

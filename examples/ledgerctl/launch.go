@@ -118,8 +118,9 @@ func shim(ctx context.Context, a *app, argv []string) int {
 	}
 	defer s.Close()
 	h := &ledger.Host{Store: s}
-	if !a.onTerminal(opts.Argv) {
-		return a.exit(h.Exec(ctx, opts))
+	_, err = s.Find(ctx, ledger.Query{PID: os.Getpid()})
+	if recorded := err == nil; recorded || !a.onTerminal(opts.Argv) {
+		return a.exit(h.Exec(ctx, opts)) // what has been launched is where it belongs
 	}
 	e, err := h.Launch(ctx, opts)
 	if err != nil && e.LedgerID == "" && ctx.Err() == nil {

@@ -1,4 +1,4 @@
-package ledgertest
+package standin
 
 import (
 	"bufio"
