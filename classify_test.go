@@ -196,7 +196,7 @@ func TestClassifyIdleReason(t *testing.T) {
 	}
 }
 
-// TestStatusJSON pins the names of 08-cli.md, and that unknown is null while 0 is not.
+// TestStatusJSON pins the names that scripts read, and that unknown is null while 0 is not.
 func TestStatusJSON(t *testing.T) {
 	dirty := 0
 	ev := running(time.Minute)

@@ -40,9 +40,8 @@ type conversation struct {
 	reason string
 }
 
-// conversationOf asks the sources in order (07-runtimes.md). The newest file of a folder
-// is no source; a subagent's thread is never a session's; where a source names several,
-// it names none. An id from the command line or the list of running sessions may have
+// conversationOf asks the sources in order. The newest file of a folder is no source; a
+// subagent's thread is never a session's; where a source names several, it names none. An id from the command line or the list of running sessions may have
 // been left behind meanwhile: one of another source whose transcript has grown since the
 // process began goes before one whose transcript has not.
 func (s *Store) conversationOf(ctx context.Context, p *pass, m *match, word *hookWord) conversation {

@@ -242,7 +242,7 @@ func TestSessionsGoOnPastDamage(t *testing.T) {
 }
 
 // BenchmarkSessions1000 gathers and classifies 1,000 live rows: at most 40 allocations a
-// row (09-quality.md).
+// row.
 func BenchmarkSessions1000(b *testing.B) {
 	s := newBrokenStore(b, nil) // its rows share a process, to be live without a thousand of them
 	p := self(b)

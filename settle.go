@@ -157,11 +157,15 @@ func (r *reconciler) release(ctx context.Context) {
 // observe gathers what the plan asks about the row.
 func (r *reconciler) observe(ctx context.Context, e *Entry) Observation {
 	s := r.h.Store
+	session := s.sessionVerdict(ctx, e)
 	ob := Observation{
-		Agent:    s.recorded(ctx, e),
-		Session:  s.sessionVerdict(ctx, e),
+		Agent:    session, // of a row that never had a process
+		Session:  session,
 		AckGrace: r.opts.AckGrace,
 		Mine:     r.nonce != "" && e.Lease != nil && e.Lease.Nonce == r.nonce,
+	}
+	if p := e.Process(); !p.IsZero() {
+		ob.Agent = s.procs.verdict(p)
 	}
 	if e.Restore != nil {
 		ob.Launched = s.procs.verdict(e.Restore.Launched)

@@ -179,8 +179,7 @@ func TestWatchSaysWhenTheLedgerGoesAway(t *testing.T) {
 	t.Fatal("it ended in silence")
 }
 
-// BenchmarkWatchExit measures from the kill of a live process to its change: at most 50 ms
-// (09-quality.md).
+// BenchmarkWatchExit measures from the kill of a live process to its change: at most 50 ms.
 func BenchmarkWatchExit(b *testing.B) {
 	s := newStore(b, nil)
 	ctx, cancel := context.WithCancel(b.Context())
