@@ -49,8 +49,6 @@ type Facts struct {
 	Held           Answer // another open row, or a process of another one, holds the conversation
 	HeldBy         string // that row
 	ChangesID      bool   // the registry says that this runtime changes ids on resume
-
-	of string // the recorded conversation that HasTranscript is of
 }
 
 // facts is a set of the members of Facts.

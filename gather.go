@@ -17,10 +17,16 @@ const (
 	envAttempt = "AGENT_LEDGER_ATTEMPT"
 )
 
+// ahead are facts that were gathered before the row's lock was taken.
+type ahead struct {
+	Facts
+	of string // the recorded conversation that HasTranscript is of
+}
+
 // lookAhead gathers what an event needs to know from outside the row and the process
 // table, before the row's lock is taken: an embedder's function may look for a transcript.
-func (s *Store) lookAhead(ctx context.Context, id string, ev Event) Facts {
-	f := Facts{Lease: LeaseSighting{Grace: ev.Facts.Lease.Grace}}
+func (s *Store) lookAhead(ctx context.Context, id string, ev Event) ahead {
+	f := ahead{Facts: Facts{Lease: LeaseSighting{Grace: ev.Facts.Lease.Grace}}}
 	need := ev.needs()
 	if need&(factHeld|factClaimed) != 0 {
 		// Where this fails the claims stay incomplete, and what they would say unsure.
@@ -84,7 +90,8 @@ func (s *Store) environOf(e *Entry) func(string) string {
 
 // gather fills in the facts that ev's guards consult, under the row's lock. What cannot be
 // found out stays unknown.
-func (s *Store) gather(ctx context.Context, e *Entry, ev Event, f Facts) Facts {
+func (s *Store) gather(ctx context.Context, e *Entry, ev Event, seen ahead) Facts {
+	f := seen.Facts
 	need := ev.needs()
 	if need&factSubject != 0 {
 		f.Subject = s.procs.verdict(ev.Process)
@@ -119,7 +126,7 @@ func (s *Store) gather(ctx context.Context, e *Entry, ev Event, f Facts) Facts {
 			f.HeldBy, _ = s.holder(conversationClaim(e.Runtime, id))
 		}
 	}
-	if f.of != e.SessionID {
+	if seen.of != e.SessionID {
 		f.HasTranscript = Unsure // the row has gone on since the look
 	}
 	if need&factCapture != 0 && e.Frozen != nil {
