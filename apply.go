@@ -109,7 +109,7 @@ func (s *Store) apply(ctx context.Context, id string, ev Event) (Entry, Outcome,
 	if errors.As(err, &held) {
 		// The refusal is the row's own to make, and of a conversation it is recorded.
 		if c.kind == claimConversation {
-			seen.Held, ahead.HeldBy = Yes, held.by
+			seen.Held, seen.HeldBy = Yes, held.by
 		} else {
 			seen.Claimed = Yes
 		}
