@@ -69,7 +69,7 @@ func (s *Store) claimLaunched(ctx context.Context, id string, ev Event) error {
 	}
 	err := s.withClaim(ctx, processClaim(s.local(ev.Process)), id, func() error {
 		_, err := s.rewrite(ctx, id, true, maxRow, func(e *Entry) (verdict, error) {
-			if f := s.gather(ctx, e, ev, Facts{}); early(e) && f.Subject == Running && f.Outermost == Yes {
+			if f := s.gather(ctx, e, ev, ahead{}); early(e) && f.Subject == Running && f.Outermost == Yes {
 				e.Restore.Launched = ev.Process
 			}
 			return unchanged, nil
@@ -84,7 +84,7 @@ func (s *Store) claimLaunched(ctx context.Context, id string, ev Event) error {
 
 // apply is Apply for an event that needs at most one claim.
 func (s *Store) apply(ctx context.Context, id string, ev Event) (Entry, Outcome, error) {
-	ahead := s.lookAhead(ctx, id, ev)
+	seen := s.lookAhead(ctx, id, ev)
 	c, err := s.claimFor(id, ev)
 	if err != nil {
 		return Entry{}, Refused, err
@@ -93,25 +93,25 @@ func (s *Store) apply(ctx context.Context, id string, ev Event) (Entry, Outcome,
 	out := Unset
 	var held *heldError
 	write := func() (err error) {
-		e, out, err = s.applyLocked(ctx, id, ev, ahead, c, held)
+		e, out, err = s.applyLocked(ctx, id, ev, seen, c, held)
 		return err
 	}
 	switch c.kind {
 	case "":
 		err = write()
 	case claimConversation:
-		ahead.Held = No // once the claim is this row's
+		seen.Held = No // once the claim is this row's
 		err = s.withClaim(ctx, c, id, write)
 	default:
-		ahead.Claimed = No
+		seen.Claimed = No
 		err = s.withClaim(ctx, c, id, write)
 	}
 	if errors.As(err, &held) {
 		// The refusal is the row's own to make, and of a conversation it is recorded.
 		if c.kind == claimConversation {
-			ahead.Held, ahead.HeldBy = Yes, held.by
+			seen.Held, seen.HeldBy = Yes, held.by
 		} else {
-			ahead.Claimed = Yes
+			seen.Claimed = Yes
 		}
 		err = write()
 	}
@@ -123,14 +123,14 @@ func (s *Store) apply(ctx context.Context, id string, ev Event) (Entry, Outcome,
 
 // applyLocked is the write of one event, under the claim c; held says that another row
 // holds its process.
-func (s *Store) applyLocked(ctx context.Context, id string, ev Event, ahead Facts, c claim, held *heldError) (Entry, Outcome, error) {
+func (s *Store) applyLocked(ctx context.Context, id string, ev Event, seen ahead, c claim, held *heldError) (Entry, Outcome, error) {
 	out := Unset
 	e, err := s.rewrite(ctx, id, true, maxRow, func(e *Entry) (verdict, error) {
 		stamped, err := s.stamp(ev)
 		if err != nil {
 			return unchanged, err
 		}
-		stamped.Facts = s.gather(ctx, e, stamped, ahead)
+		stamped.Facts = s.gather(ctx, e, stamped, seen)
 		var write bool
 		out, write, err = advance(e, stamped)
 		switch {

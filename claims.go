@@ -311,17 +311,19 @@ func (s *Store) restoreClaims(ctx context.Context, e *Entry) error {
 		if s.procs.verdict(c.process) == Gone { // the zero value never is
 			continue
 		}
-		if by, err := s.holder(c); by != "" || err != nil {
-			if err != nil {
-				return err
-			}
+		if by, err := s.holder(c); err != nil {
+			return err
+		} else if by != "" {
 			continue
 		}
 		unlock, err := s.lockKey(ctx, c.file())
 		if err != nil {
 			return err
 		}
-		if by, herr := s.holder(c); by == "" && herr == nil {
+		// What cannot be read must not be passed over: the claims are about to be called
+		// complete, and what has none is then held by nobody.
+		by, err := s.holder(c)
+		if by == "" && err == nil {
 			err = s.writeClaim(c, e.LedgerID)
 		}
 		unlock()

@@ -140,8 +140,8 @@ func working(ev *Evidence, now time.Time) *bool {
 	switch {
 	case ev.HasTranscripts && ev.Transcript == nil:
 		return nil
-	case !ev.HasTranscripts && !ev.CPUSampled && ev.CPUGrewAt.IsZero():
-		return nil
+	case !ev.HasTranscripts && !ev.CPUSampled && now.Sub(ev.progressAt()) >= IdleAfter:
+		return nil // it may have grown since: nobody looked
 	default:
 		yes = now.Sub(ev.progressAt()) < IdleAfter
 	}

@@ -87,6 +87,7 @@ func TestClassifyStates(t *testing.T) {
 		{"cpu, no transcripts", liveRow(), Evidence{Process: Running, ProcessID: alice, CPUSampled: true, CPUGrewAt: noon}, LivenessWorking, &yes, ""},
 		{"cpu at rest", liveRow(), Evidence{Process: Running, ProcessID: alice, CPUSampled: true}, LivenessIdle, &no, ""},
 		{"cpu not looked at", liveRow(), Evidence{Process: Running, ProcessID: alice}, LivenessIdle, nil, "not known"},
+		{"cpu grew long ago, not looked at since", liveRow(), Evidence{Process: Running, ProcessID: alice, CPUGrewAt: noon.Add(-time.Hour)}, LivenessIdle, nil, "not known"},
 		{"cpu grew between sweeps", liveRow(), Evidence{Process: Running, ProcessID: alice, CPUGrewAt: noon.Add(-time.Minute)}, LivenessWorking, &yes, ""},
 
 		{"detached and busy", liveRow(), with(running(0), func(ev *Evidence) { ev.Mux = MuxDetached }), LivenessDetached, &yes, "attach"},
@@ -195,7 +196,7 @@ func TestClassifyIdleReason(t *testing.T) {
 	}
 }
 
-// TestStatusJSON pins the names of 08-cli.md, and that unknown is null while 0 is not.
+// TestStatusJSON pins the names that scripts read, and that unknown is null while 0 is not.
 func TestStatusJSON(t *testing.T) {
 	dirty := 0
 	ev := running(time.Minute)

@@ -40,9 +40,8 @@ type conversation struct {
 	reason string
 }
 
-// conversationOf asks the sources in order (07-runtimes.md). The newest file of a folder
-// is no source; a subagent's thread is never a session's; where a source names several,
-// it names none. An id from the command line or the list of running sessions may have
+// conversationOf asks the sources in order. The newest file of a folder is no source; a
+// subagent's thread is never a session's; where a source names several, it names none. An id from the command line or the list of running sessions may have
 // been left behind meanwhile: one of another source whose transcript has grown since the
 // process began goes before one whose transcript has not.
 func (s *Store) conversationOf(ctx context.Context, p *pass, m *match, word *hookWord) conversation {
@@ -293,25 +292,37 @@ func sameFile(a, b string) bool {
 // none; any other means that this is not known.
 func (s *Store) rowTranscript(ctx context.Context, e *Entry, env func(string) string) (path string, t Transcript, err error) {
 	rt, _ := s.runtimes.Lookup(e.Runtime)
-	if filepath.IsAbs(e.TranscriptPath) {
-		t, err = rt.Read(ctx, e.TranscriptPath)
-		if err == nil && (t.ID == "" || e.SessionID == "" || t.ID == e.SessionID) {
-			return e.TranscriptPath, t, nil
-		}
+	if t, ok := e.transcriptAt(ctx, rt, e.TranscriptPath); ok {
+		return e.TranscriptPath, t, nil
 	}
 	spec, _ := s.runtimes.table.Lookup(e.Runtime)
 	if e.SessionID == "" && spec.Format != transcript.Aider { // which has no ids
 		return "", Transcript{}, fmt.Errorf("ledger: transcript of %q: %w: no conversation is known", e.LedgerID, ErrUnknown)
 	}
-	if env == nil && e.Account != "" {
-		return "", Transcript{}, fmt.Errorf("ledger: transcript of %q: %w: where the account %q keeps its files is not known", e.LedgerID, ErrUnknown, e.Account)
-	}
-	path, err = rt.Transcript(ctx, TranscriptQuery{ID: e.SessionID, Cwd: e.Cwd, Home: s.home, Env: env})
-	if err == nil {
+	if path, err = s.findTranscript(ctx, rt, e, e.SessionID, env); err == nil {
 		t, err = rt.Read(ctx, path)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: %w", ErrUnknown, err) // it went away while it was looked at
 	}
 	return path, t, err
+}
+
+// findTranscript looks the file of a conversation up where the row's session keeps its
+// files. env and the error are those of rowTranscript.
+func (s *Store) findTranscript(ctx context.Context, rt Runtime, e *Entry, id string, env func(string) string) (string, error) {
+	if env == nil && e.Account != "" {
+		return "", fmt.Errorf("ledger: transcript of %q: %w: where the account %q keeps its files is not known", e.LedgerID, ErrUnknown, e.Account)
+	}
+	return rt.Transcript(ctx, TranscriptQuery{ID: id, Cwd: e.Cwd, Home: s.home, Env: env})
+}
+
+// transcriptAt reads the file at path if that is the row's: a recorded path can point into
+// a wrong folder, or at what has another conversation by now.
+func (e *Entry) transcriptAt(ctx context.Context, rt Runtime, path string) (t Transcript, ok bool) {
+	if !filepath.IsAbs(path) {
+		return t, false
+	}
+	t, err := rt.Read(ctx, path)
+	return t, err == nil && (t.ID == "" || e.SessionID == "" || t.ID == e.SessionID)
 }

@@ -132,7 +132,7 @@ func (s *Store) bear(ctx context.Context, row Entry, birth Event) (created Entry
 	}
 	write := func() error {
 		e := row.clone()
-		birth.Facts = s.gather(ctx, &e, birth, Facts{Claimed: No}) // it runs under the claim
+		birth.Facts = s.gather(ctx, &e, birth, ahead{Facts: Facts{Claimed: No}}) // it runs under the claim
 		if _, _, err := advance(&e, birth); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@
 //		return err
 //	}
 //	defer store.Close()
+//
 //	for s, err := range store.Sessions(ctx, nil) {
 //		var damaged *ledger.DamagedError
 //		if errors.As(err, &damaged) {

@@ -34,9 +34,9 @@ type EnrolOptions struct {
 // The error is [ErrNotFound] where there is no such process or it runs no session of a
 // runtime; [ErrInvalid] for what is no pid; [ErrUnknown] where its environment cannot be
 // read, so that it may be enrolled already, or where it cannot be told yet what it is; a
-// *[DamagedError] where its row is damaged; [ErrLeaseHeld] and [ErrIllegal] where it carries the id of a row that is in an
-// operation, or frozen, which only that operation and the hook of the session settle; else
-// those of [Store.Create] and [Store.Apply].
+// *[DamagedError] where its row is damaged; [ErrLeaseHeld] and [ErrIllegal] where it carries
+// the id of a row that is in an operation, or frozen, which only that operation and the
+// hook of the session settle; else those of [Store.Create] and [Store.Apply].
 func (s *Store) Enrol(ctx context.Context, pid int, opts *EnrolOptions) (row Entry, adopted bool, err error) {
 	if err := s.begin(ctx); err != nil {
 		return Entry{}, false, err
@@ -311,7 +311,7 @@ func (en *enroller) bind(ctx context.Context, m *match) (Entry, bool, error) {
 		}
 	}
 	row, out, err := en.store.Apply(ctx, m.row, ev)
-	if err != nil {
+	if err != nil && !isUnsynced(err) {
 		if other, getErr := en.store.Find(ctx, Query{Process: m.process}); getErr == nil {
 			return other, false, nil // another enrolment point was faster
 		}
@@ -320,11 +320,14 @@ func (en *enroller) bind(ctx context.Context, m *match) (Entry, bool, error) {
 	if out != Applied {
 		return row, false, en.failed(m, fmt.Errorf("%w: the bind was %s", ErrConflict, out))
 	}
-	row, err = en.store.Update(ctx, m.row, func(e *Entry) error {
+	filled, fillErr := en.store.Update(ctx, m.row, func(e *Entry) error {
 		fillBlanks(e, &facts)
 		return nil
 	}, Relaxed())
-	return row, true, err
+	if fillErr == nil {
+		row = filled
+	}
+	return row, true, errors.Join(err, fillErr)
 }
 
 // fillBlanks adds what was observed to a row where it says nothing yet.

@@ -347,7 +347,7 @@ func BeginKill(owner ProcessID) Event { return mint(EventBeginKill, owner) }
 // CommitKill says that the session's processes are gone. Reason may be set.
 func CommitKill(nonce string) Event { return Event{Kind: EventCommitKill, Nonce: nonce} }
 
-// AbortKill gives a kill up for now. The tombstone stays.
+// AbortKill gives a kill up. The tombstone stays.
 func AbortKill(nonce string) Event { return Event{Kind: EventAbortKill, Nonce: nonce} }
 
 // Finish says that the process with that key has ended the session, or ended with it.

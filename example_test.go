@@ -7,6 +7,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/sessionledger/ledger"
 )
@@ -199,4 +200,97 @@ func ExampleStore_Repair() {
 	// Output:
 	// true
 	// live
+}
+
+func ExampleTransition() {
+	coordinator := ledger.ProcessID{BootID: "b", PID: 7, StartTicks: 70}
+	agent := ledger.ProcessID{BootID: "b", PID: 42, StartTicks: 4200}
+	live := ledger.State{Phase: ledger.PhaseLive, Process: agent}
+
+	// What is not known refuses; it never counts as no.
+	begin := ledger.BeginFreeze(coordinator)
+	_, outcome, err := ledger.Transition(live, begin)
+	fmt.Println(outcome, errors.Is(err, ledger.ErrUnknown))
+
+	begin.Facts.Recorded = ledger.Running
+	freezing, outcome, err := ledger.Transition(live, begin)
+	fmt.Println(outcome, err, freezing.Phase, freezing.Op)
+
+	// Who does not hold the lease can neither end the operation nor begin another.
+	_, _, err = ledger.Transition(freezing, ledger.AbortFreeze("somebody else's"))
+	fmt.Println(errors.Is(err, ledger.ErrStaleNonce))
+	_, _, err = ledger.Transition(freezing, ledger.BeginHandoff(coordinator, "codex"))
+	fmt.Println(errors.Is(err, ledger.ErrLeaseHeld))
+	// Output:
+	// refused true
+	// applied <nil> live freeze
+	// true
+	// true
+}
+
+func ExampleJudge() {
+	here := ledger.ProcessID{HostID: "m", BootID: "b"}
+	agent := ledger.ProcessID{HostID: "m", BootID: "b", PID: 42, StartTicks: 4200}
+
+	fmt.Println("not looked:", ledger.Judge(agent, ledger.Sighting{Here: here}))
+	fmt.Println("no such pid:", ledger.Judge(agent, ledger.Sighting{Here: here, Read: true}))
+	fmt.Println("pid re-used:", ledger.Judge(agent, ledger.Sighting{Here: here, Found: true, Readable: true, StartTicks: 9900}))
+	fmt.Println("the same:", ledger.Judge(agent, ledger.Sighting{Here: here, Found: true, Readable: true, StartTicks: 4200}))
+	here.BootID = "c"
+	fmt.Println("rebooted:", ledger.Judge(agent, ledger.Sighting{Here: here}))
+	// Output:
+	// not looked: unknown
+	// no such pid: gone
+	// pid re-used: gone
+	// the same: running
+	// rebooted: gone
+}
+
+func ExampleClassify() {
+	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	e := ledger.Entry{Runtime: "claude", Phase: ledger.PhaseLive, SessionID: "9f1c", PID: 42}
+
+	// A session that burns processor time at its prompt is idle: its transcript decides.
+	ev := ledger.Evidence{Process: ledger.Running, HasTranscripts: true, CPUSampled: true, CPUGrewAt: now,
+		Transcript: &ledger.TranscriptEvidence{ModTime: now.Add(-time.Hour), Title: "mend the tests"}}
+	st := ledger.Classify(e, ev, now)
+	fmt.Println(st.State, st.Title)
+
+	ev.Process = ledger.Gone
+	fmt.Println(ledger.Classify(e, ev, now).State)
+
+	fmt.Println(ledger.Classify(e, ledger.Evidence{}, now).State) // nothing was found out
+	// Output:
+	// ALIVE-IDLE mend the tests
+	// ORPHANED
+	// UNKNOWN
+}
+
+func ExamplePlan() {
+	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	e := ledger.Entry{Phase: ledger.PhaseLive, PID: 42, KillIntentAt: now.Add(-time.Hour)}
+
+	fmt.Println(ledger.Plan(e, ledger.Observation{}, now).Unclear)
+
+	// Once the processes are provably gone the kill can be finished, and keeps the work.
+	a := ledger.Plan(e, ledger.Observation{Session: ledger.Gone}, now)
+	fmt.Println(a.Begin, a.Rescue, a.Event)
+	// Output:
+	// it is meant to be killed: whether a process of it runs is not known
+	// BeginKill true CommitKill
+}
+
+func ExampleSession_Actions() {
+	s := ledger.Session{Entry: ledger.Entry{Phase: ledger.PhaseFrozen}}
+	s.Status = ledger.Classify(s.Entry, ledger.Evidence{Process: ledger.Gone}, time.Now())
+	for _, a := range s.Actions() {
+		fmt.Printf("%s: %t %s.\n", a.Action, a.Open, a.Reason)
+	}
+	// Output:
+	// freeze: false the session is frozen.
+	// restore: false no conversation is recorded to resume.
+	// resume: false the session is frozen.
+	// handoff: false the session is frozen.
+	// kill: true .
+	// drop: true .
 }

@@ -17,10 +17,16 @@ const (
 	envAttempt = "AGENT_LEDGER_ATTEMPT"
 )
 
+// ahead are facts that were gathered before the row's lock was taken.
+type ahead struct {
+	Facts
+	of string // the recorded conversation that HasTranscript is of
+}
+
 // lookAhead gathers what an event needs to know from outside the row and the process
 // table, before the row's lock is taken: an embedder's function may look for a transcript.
-func (s *Store) lookAhead(ctx context.Context, id string, ev Event) Facts {
-	f := Facts{Lease: LeaseSighting{Grace: ev.Facts.Lease.Grace}}
+func (s *Store) lookAhead(ctx context.Context, id string, ev Event) ahead {
+	f := ahead{Facts: Facts{Lease: LeaseSighting{Grace: ev.Facts.Lease.Grace}}}
 	need := ev.needs()
 	if need&(factHeld|factClaimed) != 0 {
 		// Where this fails the claims stay incomplete, and what they would say unsure.
@@ -38,7 +44,7 @@ func (s *Store) lookAhead(ctx context.Context, id string, ev Event) Facts {
 	if need&factTranscript != 0 {
 		f.Transcript = s.hasTranscript(ctx, rt, &r.entry, ev.SessionID, ev.TranscriptPath)
 	}
-	if need&factHasTranscript != 0 && r.entry.SessionID != "" {
+	if f.of = r.entry.SessionID; need&factHasTranscript != 0 && f.of != "" {
 		f.HasTranscript = s.hasTranscript(ctx, rt, &r.entry, r.entry.SessionID, r.entry.TranscriptPath)
 	}
 	return f
@@ -52,11 +58,7 @@ func (s *Store) hasTranscript(ctx context.Context, rt Runtime, e *Entry, id, pat
 			return Yes
 		}
 	}
-	env := s.environOf(e)
-	if env == nil && e.Account != "" {
-		return Unsure // the account's store is not the default one
-	}
-	_, err := rt.Transcript(ctx, TranscriptQuery{ID: id, Cwd: e.Cwd, Home: s.home, Env: env})
+	_, err := s.findTranscript(ctx, rt, e, id, s.environOf(e))
 	switch {
 	case err == nil:
 		return Yes
@@ -88,7 +90,8 @@ func (s *Store) environOf(e *Entry) func(string) string {
 
 // gather fills in the facts that ev's guards consult, under the row's lock. What cannot be
 // found out stays unknown.
-func (s *Store) gather(ctx context.Context, e *Entry, ev Event, f Facts) Facts {
+func (s *Store) gather(ctx context.Context, e *Entry, ev Event, seen ahead) Facts {
+	f := seen.Facts
 	need := ev.needs()
 	if need&factSubject != 0 {
 		f.Subject = s.procs.verdict(ev.Process)
@@ -122,6 +125,9 @@ func (s *Store) gather(ctx context.Context, e *Entry, ev Event, f Facts) Facts {
 		if f.Held = s.claimedByOther(e, conversationClaim(e.Runtime, id)); f.Held == Yes {
 			f.HeldBy, _ = s.holder(conversationClaim(e.Runtime, id))
 		}
+	}
+	if seen.of != e.SessionID {
+		f.HasTranscript = Unsure // the row has gone on since the look
 	}
 	if need&factCapture != 0 && e.Frozen != nil {
 		f.Capture = s.captured(e.LedgerID, e.Frozen.Attempt)

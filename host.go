@@ -49,7 +49,8 @@ func (h *Host) after(step string) {
 const releaseWait = 2 * time.Second
 
 // begin starts an operation of this process on a row. A stale operation in the way is
-// settled first. release gives the lease back unless the operation was ended: defer it.
+// settled first. release gives the lease back unless the operation was ended: defer it. It
+// is nil beside an error, and no lease is then held.
 func (h *Host) begin(ctx context.Context, id string, ev func(owner ProcessID) Event) (e Entry, release func(), err error) {
 	self, err := h.Store.procs.self()
 	if err != nil {
@@ -57,8 +58,13 @@ func (h *Host) begin(ctx context.Context, id string, ev func(owner ProcessID) Ev
 	}
 	for try := 0; ; try++ {
 		e, _, err = h.Store.Apply(ctx, id, ev(self))
-		if err == nil || isUnsynced(err) {
-			return e, func() { h.release(ctx, id, e.Lease.Nonce) }, err
+		switch {
+		case err == nil:
+			return e, func() { h.release(ctx, id, e.Lease.Nonce) }, nil
+		case isUnsynced(err):
+			// The lease stands, and would for as long as this process runs.
+			h.release(ctx, id, e.Lease.Nonce)
+			return e, nil, err
 		}
 		if !errors.Is(err, ErrLeaseHeld) || try > 0 {
 			return e, nil, err

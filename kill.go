@@ -106,6 +106,9 @@ func (h *Host) seize(ctx context.Context, id string) (Entry, func(), error) {
 		return Entry{}, nil, fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
 	e, _, err := h.Store.Apply(ctx, id, ForceTakeOver(self))
+	if isUnsynced(err) {
+		h.release(ctx, id, e.Lease.Nonce)
+	}
 	if err != nil {
 		return e, nil, err
 	}
@@ -126,6 +129,10 @@ func (h *Host) seize(ctx context.Context, id string) (Entry, func(), error) {
 // and this very process. An environment that cannot be read hides a process that is not
 // the session's: what proves its end is asked separately.
 func (s *Store) processesOf(ctx context.Context, e *Entry) ([]ProcessID, error) {
+	me, err := s.procs.self()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
 	p, err := s.newPass(ctx)
 	if err != nil {
 		return nil, err
@@ -141,7 +148,7 @@ func (s *Store) processesOf(ctx context.Context, e *Entry) ([]ProcessID, error) 
 	}
 	for _, c := range carriers {
 		q, ok := p.snap.Get(c.PID)
-		if !ok || c.PID == os.Getpid() || isTmuxServer(q) {
+		if !ok || c.Same(me) || isTmuxServer(q) {
 			continue // a server may hold a person's other sessions; what it runs for this one is listed
 		}
 		if s.claimedByOther(e, processClaim(c)) == No {

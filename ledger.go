@@ -59,7 +59,7 @@ type Store struct {
 	folders folders
 	closed  context.Context
 	close   context.CancelFunc
-	tag     func() string
+	writer  known[string]
 }
 
 const (
@@ -123,7 +123,6 @@ func Open(dir string, opts *Options) (*Store, error) {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
 	s.closed, s.close = context.WithCancel(context.Background())
-	s.tag = sync.OnceValue(s.writerTag)
 	return s, nil
 }
 

@@ -184,7 +184,7 @@ func (m *matcher) ownHeads() {
 	}
 }
 
-// decide applies the rules of 03-evidence.md to one candidate; the first that fits wins.
+// decide applies the rules to one candidate; the first that fits wins.
 func (m *matcher) decide(c *candidate) match {
 	d := match{candidate: *c, parent: m.parentOf(c)}
 	if c.continues != 0 {

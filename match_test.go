@@ -88,8 +88,8 @@ func (m match) show() string {
 
 const goneID = "claude-20260101T000000Z-000001"
 
-// TestPlanMatches is the table of 03-evidence.md, "What is a session". Each rule stands
-// with its evidence, and with each piece of it taken away.
+// TestPlanMatches is the table of what is a session, and whose. Each rule stands with its
+// evidence, and with each piece of it taken away.
 func TestPlanMatches(t *testing.T) {
 	unreadable := func(c *candidate) { c.unread, c.carries = "permission denied", carriedEnv{} }
 	attempt := func(a string) func(*candidate) { return func(c *candidate) { c.carries.attempt = a } }

@@ -22,8 +22,8 @@ type pass struct {
 	runtimes *Runtimes
 	home     string                                                   // of the user, for sessions whose environment names none
 	socket   func(id string) (string, error)                          // of the server that this library starts for a row
-	taken    time.Time                                                // when, as rows store it
 	own      func(ctx context.Context, serverPID int) (socket string) // of a person's tmux servers, where their processes do not tell
+	taken    time.Time                                                // when, as rows store it
 	uptime   uint64                                                   // the same in ticks after boot; 0: not known
 
 	whole   bool   // every process is in it

@@ -3,10 +3,11 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"github.com/sessionledger/ledger/internal/procscan"
 )
@@ -125,27 +126,37 @@ func Judge(id ProcessID, seen Sighting) Verdict {
 
 // Self returns the identity of the calling process. It fails where /proc is not
 // mounted or not readable.
-func Self() (ProcessID, error) {
-	return selfOnce()
-}
-
-var selfOnce = sync.OnceValues(func() (ProcessID, error) {
-	return newTable("").self()
-})
+func Self() (ProcessID, error) { return newTable("").self() }
 
 // table answers questions about single processes from one proc file system, with what
 // never changes while this process runs read once.
 type table struct {
-	sys  *procscan.System
-	here func() (ProcessID, error)
+	sys     *procscan.System
+	machine known[ProcessID]
 }
 
-func newTable(procRoot string) *table {
-	sys := procscan.New(procRoot)
-	return &table{sys: sys, here: sync.OnceValues(func() (ProcessID, error) { return identifyHere(sys) })}
+func newTable(procRoot string) *table { return &table{sys: procscan.New(procRoot)} }
+
+// here returns the identity members that all processes of the table share.
+func (t *table) here() (ProcessID, error) {
+	return t.machine.get(func() (ProcessID, error) { return identifyHere(t.sys) })
 }
 
-// identifyHere reads the identity members that all processes of this table share.
+// known keeps a value once it could be found out. A failure is not kept: a lack of
+// descriptors, say, must not make a process that runs for days see nothing.
+type known[T any] struct{ v atomic.Pointer[T] }
+
+func (k *known[T]) get(find func() (T, error)) (T, error) {
+	if v := k.v.Load(); v != nil {
+		return *v, nil
+	}
+	v, err := find()
+	if err == nil {
+		k.v.Store(&v)
+	}
+	return v, err
+}
+
 func identifyHere(sys *procscan.System) (ProcessID, error) {
 	boot, err := sys.BootID()
 	if err != nil {
@@ -156,7 +167,10 @@ func identifyHere(sys *procscan.System) (ProcessID, error) {
 		return ProcessID{}, fmt.Errorf("pid namespace: %w", err)
 	}
 	// A kernel without time namespaces has one clock: zero is then never compared.
-	timeNS, _ := sys.TimeNamespace(0)
+	timeNS, err := sys.TimeNamespace(0)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
+		return ProcessID{}, fmt.Errorf("time namespace: %w", err)
+	}
 	return ProcessID{HostID: hostID(), BootID: boot, PIDNamespace: pidNS, TimeNamespace: timeNS}, nil
 }
 

@@ -151,8 +151,8 @@ func (r *reaper) server(id string) tmux.Server {
 // reap asks one socket, and does what the answer proves.
 func (r *reaper) reap(ctx context.Context, id string) {
 	row := r.s.sightRow(id)
-	if row.state == rowThere && row.entry.Lease != nil {
-		return // somebody is at it
+	if row.state != rowThere && row.state != rowAbsent || row.entry.Lease != nil {
+		return // it is not known whose it is, or somebody is at it
 	}
 	srv := r.server(id)
 	before, err := os.Lstat(srv.Socket)

@@ -15,8 +15,8 @@ const (
 )
 
 // Plan decides what is to be done about a row that its coordinator left, from what can
-// be seen: the table of 02-state.md, first match. Unknown in any input of a state wins
-// over every action of that state. It is pure; now is the wall clock, against which
+// be seen; the first rule that fits counts. Unknown in any input of a state wins over every
+// action of that state. It is pure; now is the wall clock, against which
 // the row has stored since when it is unclear.
 func Plan(e Entry, ob Observation, now time.Time) Action {
 	p := planner{Entry: &e, State: e.State(), ob: &ob}

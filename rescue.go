@@ -126,10 +126,7 @@ func (s *Store) snapshotWork(ctx context.Context, e *Entry, opts RescueOptions) 
 	if err := durable.MkdirAll(scratch, 0o700); err != nil {
 		return gitcmd.Snapshot{}, err
 	}
-	timeout := opts.Timeout
-	if timeout == 0 {
-		timeout = defaultRescueTimeout
-	}
+	timeout := orDefault(opts.Timeout, defaultRescueTimeout)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	shared := s.sharers(ctx, e)
@@ -245,9 +242,15 @@ func (h *Host) rescueBeforeEnd(ctx context.Context, e *Entry) error {
 	if e.PID == 0 || !e.RescuedAt.IsZero() || e.Phase != PhaseLive {
 		return nil
 	}
-	_, err := Rescue(ctx, h.Store, e.LedgerID, RescueOptions{nonce: e.Lease.Nonce})
+	return h.Store.rescueUnlessHopeless(ctx, e.LedgerID, e.Lease.Nonce)
+}
+
+// rescueUnlessHopeless rescues the work of a row under the lease of that nonce. It is no
+// failure where no retry can ever do it.
+func (s *Store) rescueUnlessHopeless(ctx context.Context, id, nonce string) error {
+	_, err := Rescue(ctx, s, id, RescueOptions{nonce: nonce})
 	if err != nil && rescueIsHopeless(err) {
-		h.Store.logger.Warn("work not rescued", "session", e.LedgerID, "error", err)
+		s.logger.Warn("work not rescued", "session", id, "error", err)
 		return nil
 	}
 	return err

@@ -23,9 +23,9 @@ type carrierSight struct {
 	why     string // of Unknown
 }
 
-// resolveProcess finds a row's process (03-evidence.md, Resolution). own is the verdict of
-// the recorded process; carrier is what else carries the row's id; partial, if set, is why
-// the view is not complete. It is pure.
+// resolveProcess finds a row's process. own is the verdict of the recorded process; carrier
+// is what else carries the row's id; partial, if set, is why the view is not complete. It is
+// pure.
 //
 // The first of these counts: the recorded process while it runs; a session process that
 // carries the row's id; else the row's process is gone where the view is complete, and

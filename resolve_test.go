@@ -7,8 +7,8 @@ import (
 	"github.com/sessionledger/ledger/internal/procscan"
 )
 
-// TestResolveProcess is the order of 03-evidence.md, Resolution, with each piece of
-// evidence taken away: what is missing gives unknown, never a wrong death.
+// TestResolveProcess is the order of resolution, with each piece of evidence
+// taken away: what is missing gives unknown, never a wrong death.
 func TestResolveProcess(t *testing.T) {
 	bound, unbound := testRow("x", hasProcess(10)), testRow("x")
 	carrier := carrierSight{seen: Running, process: valueProcess(20)}

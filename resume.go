@@ -203,6 +203,9 @@ func (s *Store) strangerInConversation(ctx context.Context, e *Entry) (string, e
 	if err != nil {
 		return "", err
 	}
+	if !p.whole {
+		return "", fmt.Errorf("%w: %s", ErrUnknown, p.partial)
+	}
 	spec, _ := s.runtimes.table.Lookup(e.Runtime)
 	for _, c := range p.candidates() {
 		q, ok := p.snap.Get(c.process.PID)
@@ -210,7 +213,11 @@ func (s *Store) strangerInConversation(ctx context.Context, e *Entry) (string, e
 			continue
 		}
 		// One with a row may have left that conversation long ago: its row tells.
-		if by, err := s.holder(processClaim(c.process)); err == nil && by == "" {
+		by, err := s.holder(processClaim(c.process))
+		if err != nil {
+			return "", err
+		}
+		if by == "" {
 			return fmt.Sprintf("process %d", q.PID), nil
 		}
 	}

@@ -174,7 +174,11 @@ func (sw *sweeper) prune(ctx context.Context, id string) {
 	if _, there := sw.at[id]; there {
 		sw.put(id, Entry{})
 	}
-	// Files go after the row. What a crash leaves here is left over, and goes later.
+	// Files go after the row, and stay while it may come back. What is left here is left
+	// over, and goes later.
+	if err != nil {
+		return
+	}
 	if err := sw.s.removeCaptures(id); err != nil {
 		sw.rep.warn(id, sw.stage, err)
 	}

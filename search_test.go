@@ -14,7 +14,7 @@ import (
 // pane and its captures, in every order, with crashes, take-overs, commands that run
 // late, clock steps, a reboot, a person's kill, and a view that goes blind. The
 // coordinators do their work by Transition and Plan alone; what they do to the world is
-// what 02-state.md and 06-tmux.md say. A state is a plain value, and so its own key.
+// what a host does in tmux. A state is a plain value, and so its own key.
 
 // world is the row and everything that it speaks of.
 type world struct {

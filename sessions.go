@@ -66,7 +66,8 @@ func (s *Store) Sessions(ctx context.Context, opts *ClassifyOptions) iter.Seq2[S
 	}
 }
 
-// Session returns one row with what its session is doing.
+// Session returns one row with what its session is doing. What cannot be found out is
+// unknown in the status, and no error; the errors are those of [Store.Get].
 func (s *Store) Session(ctx context.Context, id string, opts *ClassifyOptions) (Session, error) {
 	e, err := s.Get(ctx, id)
 	if err != nil {

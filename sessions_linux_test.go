@@ -242,7 +242,7 @@ func TestSessionsGoOnPastDamage(t *testing.T) {
 }
 
 // BenchmarkSessions1000 gathers and classifies 1,000 live rows: at most 40 allocations a
-// row (09-quality.md).
+// row.
 func BenchmarkSessions1000(b *testing.B) {
 	s := newBrokenStore(b, nil) // its rows share a process, to be live without a thousand of them
 	p := self(b)
@@ -278,5 +278,23 @@ func BenchmarkSessions1000(b *testing.B) {
 	}
 	if n != rows {
 		b.Fatalf("%d rows", n)
+	}
+}
+
+// TestSessionsShowNoOtherConversation: what is at the recorded path may be another
+// conversation's file, and then says nothing of this session.
+func TestSessionsShowNoOtherConversation(t *testing.T) {
+	s := newStore(t, &Options{Home: t.TempDir()})
+	e, _ := enrolled(t, s, Entry{})
+	path := filepath.Join(t.TempDir(), "t.jsonl")
+	line := `{"type":"user","sessionId":"c2","cwd":"/w","message":{"role":"user","content":"of another"}}` + "\n"
+	if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ev := Claim("c1", "test")
+	ev.TranscriptPath = path
+	apply(t, s, e.LedgerID, ev)
+	if got := sessions(t, s, nil)[e.LedgerID].Status; got.Title != "" || got.Working != nil {
+		t.Errorf("%+v", got)
 	}
 }

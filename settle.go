@@ -157,11 +157,15 @@ func (r *reconciler) release(ctx context.Context) {
 // observe gathers what the plan asks about the row.
 func (r *reconciler) observe(ctx context.Context, e *Entry) Observation {
 	s := r.h.Store
+	session := s.sessionVerdict(ctx, e)
 	ob := Observation{
-		Agent:    s.recorded(ctx, e),
-		Session:  s.sessionVerdict(ctx, e),
+		Agent:    session, // of a row that never had a process
+		Session:  session,
 		AckGrace: r.opts.AckGrace,
 		Mine:     r.nonce != "" && e.Lease != nil && e.Lease.Nonce == r.nonce,
+	}
+	if p := e.Process(); !p.IsZero() {
+		ob.Agent = s.procs.verdict(p)
 	}
 	if e.Restore != nil {
 		ob.Launched = s.procs.verdict(e.Restore.Launched)
@@ -242,7 +246,7 @@ func (r *reconciler) act(ctx context.Context, e Entry, a Action) (more bool, err
 		}
 	}
 	if a.Rescue {
-		if err := r.rescue(ctx, e); err != nil {
+		if err := s.rescueUnlessHopeless(ctx, e.LedgerID, r.nonce); err != nil {
 			return false, err
 		}
 	}
@@ -294,15 +298,6 @@ func (r *reconciler) toEnd(ctx context.Context, e *Entry, a Action) ([]ProcessID
 	return list, nil
 }
 
-func (r *reconciler) rescue(ctx context.Context, e Entry) error {
-	_, err := Rescue(ctx, r.h.Store, e.LedgerID, RescueOptions{nonce: r.nonce})
-	if err != nil && rescueIsHopeless(err) {
-		r.h.Store.logger.Warn("work not rescued", "session", e.LedgerID, "error", err)
-		return nil
-	}
-	return err
-}
-
 // apply applies the action's event. A refusal means that the row is not what the plan saw.
 func (r *reconciler) apply(ctx context.Context, e Entry, a Action) (more bool, err error) {
 	ev := Event{
@@ -321,7 +316,9 @@ func (r *reconciler) apply(ctx context.Context, e Entry, a Action) (more bool, e
 	if after.Lease == nil {
 		r.nonce = "" // the operation is over
 	}
-	if a.Files && e.Lease != nil {
+	// Files go once the row has durably stopped naming them: else a power cut could leave a
+	// row whose output is gone. What stays is left over, and goes with a later sweep.
+	if a.Files && e.Lease != nil && err == nil {
 		if err := r.h.Store.removeCapture(&after, e.Lease.Attempt); err != nil {
 			return false, err
 		}
@@ -329,7 +326,7 @@ func (r *reconciler) apply(ctx context.Context, e Entry, a Action) (more bool, e
 	return out == Applied, err
 }
 
-// removeCapture deletes an attempt's files, after the row has stopped naming them.
+// removeCapture deletes the files of an attempt that the row does not name.
 func (s *Store) removeCapture(e *Entry, attempt string) error {
 	if !isPlainID(e.LedgerID) || !isPlainID(attempt) || e.Frozen != nil && e.Frozen.Attempt == attempt {
 		return nil

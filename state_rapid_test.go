@@ -263,7 +263,7 @@ func TestNeeds(t *testing.T) {
 }
 
 // reference is a small model of one row, written without the table: what a reader of
-// 02-state.md keeps in mind.
+// docs/state.md keeps in mind.
 type reference struct {
 	exists, over, cold bool // a row; finished; frozen
 	op                 Op

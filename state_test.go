@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// cells is the transition table as 02-state.md has it, written down again by hand: what
+// cells is the transition table as it was specified, written down again by hand: what
 // happens to an event for which everything is as it should be. "event: from -> to", with
 // "=" for a state that stays and "~" for one that yields. A from of */op or phase/* is
 // every phase or op of those that exist. What is not here is illegal, or ErrLeaseHeld

@@ -319,9 +319,9 @@ func TestPowerCut(t *testing.T) {
 		}, func(rows map[string]Entry) bool { return len(rows) == 2 && rows["row"].Revision == 7 }},
 		{"dropped", func() error {
 			drop = BeginDrop(p)
-			_, _, err := s.Apply(ctx, "row", drop)
+			_, _, err := settled(t, s, "row", drop)
 			if err == nil {
-				_, _, err = s.Apply(ctx, "row", CommitDrop(drop.Nonce))
+				_, _, err = settled(t, s, "row", CommitDrop(drop.Nonce))
 			}
 			return err
 		}, func(rows map[string]Entry) bool { return len(rows) == 1 && rows["live"].Revision > 0 }},

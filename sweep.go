@@ -25,7 +25,7 @@ type SweepOptions struct {
 
 	// Host settles rows in mid-operation. Nil: one without multiplexers.
 	Host *Host
-	// Mux asks the multiplexers about live sessions. Nil: [Store.ProbeMux].
+	// Mux asks the multiplexers about live sessions. Nil: tmux and dtach are asked.
 	Mux MuxProbe
 	// Panes asks where a session is whose place is not recorded. Nil: a listing of the
 	// server, once in a pass.

@@ -285,7 +285,7 @@ func (sw *sweeper) relocate(ctx context.Context, id string, done func(id string)
 	}
 }
 
-// panesOnce is [Store.LookUpPane] for one pass: it lists each server once, however many
+// panesOnce is the look-up of panes for one pass: it lists each server once, however many
 // sessions are in it.
 func (s *Store) panesOnce() PaneLookup {
 	type answer struct {

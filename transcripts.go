@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"sync"
@@ -15,12 +16,12 @@ type transcripts struct {
 }
 
 type transcriptRead struct {
-	runtime, session string
-	path             string // "" : not found
-	lookedAt         time.Time
-	mtime            time.Time
-	size             int64
-	found            TranscriptEvidence
+	of       [3]string // the row's runtime, conversation and recorded path
+	path     string    // "": not found
+	lookedAt time.Time
+	mtime    time.Time
+	size     int64
+	found    TranscriptEvidence
 }
 
 // lookAgain is how long a conversation file that was not found is not looked for again: a
@@ -35,29 +36,29 @@ func (c *transcripts) read(ctx context.Context, s *Store, rt Runtime, e *Entry) 
 	if !rt.HasTranscripts || e.SessionID == "" && e.TranscriptPath == "" {
 		return nil
 	}
+	next := transcriptRead{of: [3]string{e.Runtime, e.SessionID, e.TranscriptPath}, lookedAt: s.clock.Now()}
 	c.mu.Lock()
 	last, known := c.rows[e.LedgerID]
 	c.mu.Unlock()
-	known = known && last.runtime == e.Runtime && last.session == e.SessionID
-	now := s.clock.Now()
-	if known && last.path == "" && now.Sub(last.lookedAt) < lookAgain {
+	if known = known && last.of == next.of; !known {
+		last = transcriptRead{}
+	}
+	if info, err := os.Lstat(last.path); err == nil && last.size == info.Size() && last.mtime.Equal(info.ModTime()) {
+		return &last.found
+	}
+	if known && last.path == "" && next.lookedAt.Sub(last.lookedAt) < lookAgain {
 		return nil
 	}
-	next := transcriptRead{runtime: e.Runtime, session: e.SessionID, lookedAt: now}
-	next.path = s.transcriptPath(ctx, rt, e, last.path)
-	if info, err := os.Lstat(next.path); next.path != "" && err == nil && info.Mode().IsRegular() {
-		if known && last.path == next.path && last.size == info.Size() && last.mtime.Equal(info.ModTime()) {
-			found := last.found
-			return &found
-		}
-		t, err := rt.Read(ctx, next.path)
-		if err != nil || t.Subagent != nil && *t.Subagent {
-			return nil
-		}
-		next.mtime, next.size = t.ModTime, t.Size
+	path := cmp.Or(last.path, e.TranscriptPath)
+	t, ok := e.transcriptAt(ctx, rt, path)
+	if !ok {
+		var err error
+		path, t, err = s.rowTranscript(ctx, e, s.environOf(e))
+		ok = err == nil
+	}
+	if ok && (t.Subagent == nil || !*t.Subagent) {
+		next.path, next.mtime, next.size = path, t.ModTime, t.Size
 		next.found = TranscriptEvidence{ModTime: t.ModTime, Title: t.Title, Activity: t.Activity}
-	} else {
-		next.path = ""
 	}
 	c.mu.Lock()
 	if c.rows == nil || len(c.rows) >= maxTranscripts {
@@ -68,29 +69,5 @@ func (c *transcripts) read(ctx context.Context, s *Store, rt Runtime, e *Entry) 
 	if next.path == "" {
 		return nil
 	}
-	found := next.found
-	return &found
-}
-
-// transcriptPath is where the row's conversation file is: where it was recorded or last
-// found, else where the runtime's look-up finds the conversation; "" where it does not. A
-// recorded path may point into a wrong folder.
-func (s *Store) transcriptPath(ctx context.Context, rt Runtime, e *Entry, last string) string {
-	for _, path := range []string{e.TranscriptPath, last} {
-		if there := exists(path); path != "" && there != nil && *there {
-			return path
-		}
-	}
-	if e.SessionID == "" {
-		return ""
-	}
-	env := s.environOf(e)
-	if env == nil && e.Account != "" {
-		return "" // the account's store is not the default one
-	}
-	path, err := rt.Transcript(ctx, TranscriptQuery{ID: e.SessionID, Cwd: e.Cwd, Home: s.home, Env: env})
-	if err != nil {
-		return ""
-	}
-	return path
+	return &next.found
 }

@@ -270,18 +270,21 @@ func (s *Store) clearClaim(ctx context.Context, busy stripes, f *folder.Folder, 
 	return err == nil, err
 }
 
-// writerTag names this process in its temp files, so that they can be cleared once it is
-// provably gone.
-func (s *Store) writerTag() string {
-	self, err := s.procs.self()
+// tag names this process in its temp files, so that they can be cleared once it is provably
+// gone.
+func (s *Store) tag() string {
+	tag, err := s.writer.get(func() (string, error) {
+		self, err := s.procs.self()
+		return fmt.Sprintf("%d.%d.%s.%d.%d.%s", self.PIDNamespace, self.TimeNamespace, self.BootID, self.PID, self.StartTicks,
+			strings.ReplaceAll(self.HostID, "/", "_")), err
+	})
 	if err != nil {
 		return "unknown" // never cleared
 	}
-	return fmt.Sprintf("%d.%d.%s.%d.%d.%s", self.PIDNamespace, self.TimeNamespace, self.BootID, self.PID, self.StartTicks,
-		strings.ReplaceAll(self.HostID, "/", "_"))
+	return tag
 }
 
-// writerOf undoes writerTag. It returns the zero value for what is no tag.
+// writerOf undoes tag. It returns the zero value for what is no tag.
 func writerOf(tag string) ProcessID {
 	part := strings.SplitN(tag, ".", 6)
 	if len(part) != 6 {

@@ -211,6 +211,9 @@ func (w *watcher) look(name string, say func(Change) bool, quiet bool) error {
 		}
 		return w.tell(say, Change{ID: id, Kind: ChangeDamaged, From: was.entry.State().name(), Entry: was.entry})
 	}
+	if sub != dirSessions && !known {
+		return nil // a second notice of one that was filed away
+	}
 	now := w.follow(name, was, r.entry.clone())
 	if sub != dirSessions {
 		now.unwatch()

@@ -179,8 +179,7 @@ func TestWatchSaysWhenTheLedgerGoesAway(t *testing.T) {
 	t.Fatal("it ended in silence")
 }
 
-// BenchmarkWatchExit measures from the kill of a live process to its change: at most 50 ms
-// (09-quality.md).
+// BenchmarkWatchExit measures from the kill of a live process to its change: at most 50 ms.
 func BenchmarkWatchExit(b *testing.B) {
 	s := newStore(b, nil)
 	ctx, cancel := context.WithCancel(b.Context())
@@ -235,4 +234,30 @@ func BenchmarkWatchExit(b *testing.B) {
 		cmd.Wait()
 	}
 	b.ReportMetric(float64(total.Microseconds())/1000/float64(n), "ms/exit")
+}
+
+// TestWatchSaysNothingTwiceOfARowThatWasFiled: a reader that lags behind can get several
+// notices of a row after it was filed away; none of them makes it a new one.
+func TestWatchSaysNothingTwiceOfARowThatWasFiled(t *testing.T) {
+	s := newStore(t, nil)
+	e, cmd := enrolled(t, s, Entry{})
+	endProcess(cmd)
+	name := e.LedgerID + rowExtension
+	w := &watcher{s: s, ctx: t.Context(), rows: map[string]watched{name: {entry: e}}}
+	e = finished(t, s, e.LedgerID)
+	if err := os.MkdirAll(s.path(dirFinished), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(s.path(dirSessions, name), s.path(dirFinished, name)); err != nil {
+		t.Fatal(err)
+	}
+	var said []Change
+	for range 3 {
+		if err := w.look(name, func(c Change) bool { said = append(said, c); return true }, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(said) != 1 || said[0].Kind != ChangeUpdated || said[0].Entry.Phase != e.Phase {
+		t.Errorf("%+v", said)
+	}
 }

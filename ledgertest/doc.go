@@ -28,9 +28,9 @@
 //
 // # The ledger
 //
-// [Open] opens a scratch ledger, and at the end of the test fails it for every
-// rule of the ledger that does not hold; [Check] does so at once. [Clock] is for
-// the ledger's Options.
+// Package scratch, below this one, opens a scratch ledger, which at the end of the test
+// fails it for every rule of the ledger that does not hold. [Clock] is for the ledger's
+// Options.
 //
 // # The stand-in
 //

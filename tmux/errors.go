@@ -55,6 +55,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %v: %s", op, e.Err, printable(e.Stderr))
 }
 
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // classify maps a message of tmux, as measured on 3.2a to 3.8, to a sentinel.

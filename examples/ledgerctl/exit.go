@@ -7,7 +7,7 @@ import (
 	"github.com/sessionledger/ledger"
 )
 
-// The exit statuses of 08-cli.md.
+// The exit statuses, as scripts rely on them.
 const (
 	exitDone      = 0
 	exitFailed    = 1

@@ -26,6 +26,9 @@ var ErrNotRegular = errors.New("not a regular file")
 // ErrTooLarge is returned for a file over the size asked for.
 var ErrTooLarge = errors.New("too large")
 
+// ErrInsecure is returned by [Secure] for a folder that others control.
+var ErrInsecure = errors.New("insecure folder")
+
 var errGrew = errors.New("grew while it was read")
 
 // Folder is an open folder. It is safe for concurrent use.

@@ -4,15 +4,11 @@ package folder
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"syscall"
 )
-
-// ErrInsecure is returned by Secure for a folder that others control.
-var ErrInsecure = errors.New("insecure folder")
 
 // Secure makes sure that the folder at path is a real folder of this user which nobody
 // else can write to; it takes away the write bits of others where it may.

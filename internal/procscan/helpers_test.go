@@ -165,7 +165,7 @@ func sleepers(t testing.TB, n int) *exec.Cmd {
 	r.Close()
 	t.Cleanup(func() { w.Close() })
 	eventually(t, "all sleepers run", func() bool {
-		return len(snapshot(t).Children(cmd.Process.Pid)) == n
+		return len(children(snapshot(t), cmd.Process.Pid)) == n
 	})
 	return cmd
 }
@@ -229,4 +229,14 @@ func stat(t testing.TB, pid int) Proc {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// children lists the pids of a process's children, in order.
+func children(sn *Snapshot, pid int) (pids []int) {
+	for p := range sn.All() {
+		if parent, ok := sn.parent(p); ok && parent.PID == pid {
+			pids = append(pids, p.PID)
+		}
+	}
+	return pids
 }

@@ -330,7 +330,7 @@ func TestProcessesThatEndDuringTheScan(t *testing.T) {
 	s := New("")
 	sh := sleepers(t, n)
 	first := snapshot(t)
-	pids := first.Children(sh.Process.Pid)
+	pids := children(first, sh.Process.Pid)
 	victims := map[int]bool{}
 	for i := range killed {
 		victims[pids[i*n/killed]] = true

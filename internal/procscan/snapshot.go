@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"sort"
 	"sync"
 )
 
@@ -19,13 +18,6 @@ type Snapshot struct {
 	problem string // why it is not complete
 	whole   bool
 	covers  uint64 // processes started in earlier ticks were there when it began
-
-	childrenOnce sync.Once
-	children     []int32 // indexes into procs, by parent and pid
-
-	nsOnce sync.Once
-	ns     uint64
-	nsErr  error
 
 	mu     sync.Mutex
 	extras []*extras // beside procs; nil until one is asked for
@@ -49,24 +41,6 @@ func (sn *Snapshot) Complete() (whole bool, reason string) {
 // process started later, or less than a second before, may have been listed too early.
 func (sn *Snapshot) Covers(startTicks uint64) bool { return startTicks < sn.covers }
 
-// BootID returns the boot id of the machine, as [System.BootID].
-func (sn *Snapshot) BootID() (string, error) { return sn.system().BootID() }
-
-// PIDNamespace returns the namespace whose pids the snapshot shows, as
-// [System.PIDNamespace] for 0.
-func (sn *Snapshot) PIDNamespace() (uint64, error) {
-	sn.nsOnce.Do(func() { sn.ns, sn.nsErr = sn.system().PIDNamespace(0) })
-	return sn.ns, sn.nsErr
-}
-
-// system lets the zero Snapshot fail instead of crash.
-func (sn *Snapshot) system() *System {
-	if sn.sys == nil {
-		return New("/nonexistent")
-	}
-	return sn.sys
-}
-
 // Len returns the number of processes.
 func (sn *Snapshot) Len() int { return len(sn.procs) }
 
@@ -84,31 +58,6 @@ func (sn *Snapshot) Get(pid int) (Proc, bool) {
 
 func (sn *Snapshot) index(pid int) (int, bool) {
 	return slices.BinarySearchFunc(sn.procs, pid, func(p Proc, pid int) int { return p.PID - pid })
-}
-
-// Children returns the pids of a process's children, in order.
-func (sn *Snapshot) Children(pid int) []int {
-	sn.childrenOnce.Do(sn.indexChildren)
-	parent := func(i int) int { return sn.procs[sn.children[i]].PPID }
-	first := sort.Search(len(sn.children), func(i int) bool { return parent(i) >= pid })
-	var pids []int
-	for i := first; i < len(sn.children) && parent(i) == pid; i++ {
-		child := sn.procs[sn.children[i]]
-		if p, ok := sn.parent(child); ok && p.PID == pid {
-			pids = append(pids, child.PID)
-		}
-	}
-	return pids
-}
-
-func (sn *Snapshot) indexChildren() {
-	sn.children = make([]int32, len(sn.procs))
-	for i := range sn.children {
-		sn.children[i] = int32(i)
-	}
-	slices.SortStableFunc(sn.children, func(a, b int32) int {
-		return sn.procs[a].PPID - sn.procs[b].PPID
-	})
 }
 
 // parent returns the parent of a process. One that was started after its child is a

@@ -136,9 +136,6 @@ func TestTreeOfFiles(t *testing.T) {
 	if v, err := sn.OpenFiles(20); !slices.Equal(v, []string{"/dev/null"}) || err != nil {
 		t.Errorf("OpenFiles: %q, %v", v, err)
 	}
-	if ns, err := sn.PIDNamespace(); err != nil || ns != 4026531836 {
-		t.Errorf("PIDNamespace: %d, %v", ns, err)
-	}
 	// The kernel says in 100ths of a second when a process was started, and one of less
 	// than a second may have been listed too early.
 	for ticks, want := range map[uint64]bool{0: true, 123398: true, 123399: false, 123499: false, math.MaxUint64: false} {
@@ -211,7 +208,7 @@ func TestZeroSnapshotKnowsNothing(t *testing.T) {
 	if whole, reason := sn.Complete(); whole || reason == "" {
 		t.Errorf("complete %v, %q", whole, reason)
 	}
-	if sn.Covers(0) || sn.Len() != 0 || len(sn.Children(0)) != 0 {
+	if sn.Covers(0) || sn.Len() != 0 {
 		t.Error("the zero Snapshot knows something")
 	}
 	for range sn.Ancestors(1) {
@@ -219,12 +216,6 @@ func TestZeroSnapshotKnowsNothing(t *testing.T) {
 	}
 	if _, err := sn.Environ(1); err == nil {
 		t.Error("Environ: no error")
-	}
-	if _, err := sn.PIDNamespace(); err == nil {
-		t.Error("PIDNamespace: no error")
-	}
-	if _, err := sn.BootID(); err == nil {
-		t.Error("BootID: no error")
 	}
 }
 
@@ -312,11 +303,6 @@ func TestAncestorsAndChildren(t *testing.T) {
 	}
 	if n > sn.Len() {
 		t.Errorf("a loop gave %d ancestors", n)
-	}
-	for pid, want := range map[int][]int{0: nil, 1: {10, 90}, 10: {11, 13}, 11: {12}, 90: nil, 50: nil, 999: nil} {
-		if got := sn.Children(pid); !slices.Equal(got, want) {
-			t.Errorf("Children(%d) = %v, want %v", pid, got, want)
-		}
 	}
 	for range sn.Ancestors(12) {
 		break // must be allowed

@@ -7,7 +7,7 @@ import (
 )
 
 // services are first arguments that make a process of any runtime a service
-// and no session (03-evidence.md).
+// and no session.
 var services = []string{
 	"daemon", "mcp", "install", "update", "doctor", "config", "migrate-installer",
 	"setup-token", "login", "logout", "completion",

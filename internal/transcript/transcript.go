@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// MaxText is the most runes a title or an activity has (07-runtimes.md).
+// MaxText is the most runes a title or an activity has.
 const MaxText = 200
 
 // Answer is a yes or no that may be unknown. The zero Answer is Unknown.

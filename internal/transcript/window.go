@@ -11,7 +11,7 @@ import (
 
 const (
 	// HeadWindow and TailWindow are the most bytes that are read of one file,
-	// from its start and from its end (03-evidence.md).
+	// from its start and from its end.
 	HeadWindow = 64 << 10
 	TailWindow = 64 << 10
 )

@@ -1,4 +1,4 @@
-package ledgertest_test
+package scratch_test
 
 import (
 	"os"
@@ -6,11 +6,11 @@ import (
 	"testing"
 
 	"github.com/sessionledger/ledger"
-	"github.com/sessionledger/ledger/ledgertest"
+	"github.com/sessionledger/ledger/ledgertest/scratch"
 )
 
 func TestOpenGivesALedgerOfItsOwn(t *testing.T) {
-	a, b := ledgertest.Open(t, nil), ledgertest.Open(t, nil)
+	a, b := scratch.Open(t, nil), scratch.Open(t, nil)
 	self, err := ledger.Self()
 	if err != nil {
 		t.Skip("no process identities here")
@@ -41,7 +41,7 @@ func TestCheckFindsABrokenRule(t *testing.T) {
 	}
 	defer store.Close()
 	r := &notes{TB: t}
-	if ledgertest.Check(r, store); r.failed != 0 {
+	if scratch.Check(r, store); r.failed != 0 {
 		t.Errorf("an empty ledger breaks %d rules", r.failed)
 	}
 	// An open row among the finished ones is what no writer leaves.
@@ -53,7 +53,7 @@ func TestCheckFindsABrokenRule(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "claude-1.json"), []byte(row), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if ledgertest.Check(r, store); r.failed == 0 {
+	if scratch.Check(r, store); r.failed == 0 {
 		t.Error("a broken rule was not found")
 	}
 }

@@ -1,5 +1,7 @@
 package ledger
 
+//lint:file-ignore U1000 most of these helpers serve tests that run on Linux alone
+
 import (
 	"bytes"
 	"context"
@@ -296,11 +298,22 @@ func enrolled(t testing.TB, s *Store, e Entry) (Entry, *exec.Cmd) {
 
 func apply(t testing.TB, s *Store, id string, ev Event) Entry {
 	t.Helper()
-	e, out, err := s.Apply(t.Context(), id, ev)
+	e, out, err := settled(t, s, id, ev)
 	if err != nil || out != Applied {
 		t.Fatalf("%s: %v, %v", ev.Kind, out, err)
 	}
 	return e
+}
+
+// settled is Apply, again while the evidence is incomplete: a process of another test
+// that is just starting hides for a moment what it carries.
+func settled(t testing.TB, s *Store, id string, ev Event) (e Entry, out Outcome, err error) {
+	t.Helper()
+	await(t, "the evidence is complete", func() bool {
+		e, out, err = s.Apply(t.Context(), id, ev)
+		return !errors.Is(err, ErrUnknown)
+	})
+	return e, out, err
 }
 
 // finished ends a row, which has no process of its own any more.

@@ -1,4 +1,6 @@
-package ledgertest
+// Package scratch gives a test a ledger of its own, which must keep its rules. It is apart
+// from package ledgertest so that the ledger's own tests can use that.
+package scratch
 
 import (
 	"context"
