@@ -42,7 +42,7 @@ func Classify(e Entry, ev Evidence, now time.Time) Status {
 	st := Status{
 		Mux:          ev.Mux,
 		Attached:     attached(&ev),
-		LastActiveAt: lastActive(&e, &ev),
+		LastActiveAt: lastActive(&e, &ev, now),
 		IdleReason:   IdleNone,
 		process:      ev.Process,
 		Limit:        clonePart(e.Limit, func(l *Limit) *unknown { return &l.unknown }),
@@ -96,7 +96,7 @@ func decideState(e *Entry, ev *Evidence, st *Status, now time.Time) (Liveness, s
 	case st.Working == nil:
 		return LivenessIdle, "it runs; whether it makes progress is not known"
 	case *st.Working:
-		return LivenessWorking, "it made progress " + ago(now.Sub(ev.progressAt()))
+		return LivenessWorking, "it made progress " + ago(now.Sub(ev.progressAt(now)))
 	}
 	return LivenessIdle, "it runs, without progress since " + st.LastActiveAt.Format(timeLayout)
 }
@@ -138,32 +138,32 @@ func orphanedReason(e *Entry, ev *Evidence) string {
 func working(ev *Evidence, now time.Time) *bool {
 	var yes bool
 	switch {
-	case ev.HasTranscripts && ev.Transcript == nil:
+	case ev.HasTranscripts && ev.progressAt(now).IsZero():
 		return nil
-	case !ev.HasTranscripts && !ev.CPUSampled && now.Sub(ev.progressAt()) >= IdleAfter:
+	case !ev.HasTranscripts && !ev.CPUSampled && now.Sub(ev.progressAt(now)) >= IdleAfter:
 		return nil // it may have grown since: nobody looked
 	default:
-		yes = now.Sub(ev.progressAt()) < IdleAfter
+		yes = now.Sub(ev.progressAt(now)) < IdleAfter
 	}
 	return &yes
 }
 
 // progressAt is when progress was last seen; zero: never.
-func (ev *Evidence) progressAt() time.Time {
+func (ev *Evidence) progressAt(now time.Time) time.Time {
 	switch {
 	case !ev.HasTranscripts:
 		return ev.CPUGrewAt
-	case ev.Transcript != nil:
+	case ev.Transcript != nil && !ev.Transcript.ModTime.After(now.Add(clockSlack)):
 		return ev.Transcript.ModTime
 	}
-	return time.Time{}
+	return time.Time{} // a time to come is a clock's error, and proves nothing
 }
 
 // lastActive is the newest trace of activity. The stamp that a sweep makes when ticks
 // grew counts only for a runtime without transcripts.
-func lastActive(e *Entry, ev *Evidence) time.Time {
+func lastActive(e *Entry, ev *Evidence, now time.Time) time.Time {
 	at := e.LastHeartbeatAt
-	if t := ev.progressAt(); t.After(at) {
+	if t := ev.progressAt(now); t.After(at) {
 		at = t
 	}
 	if !ev.HasTranscripts && e.LastActiveAt.After(at) {
@@ -229,7 +229,9 @@ func (ev *Evidence) text(e *Entry, now time.Time) string {
 	case MuxUnreachable:
 		seen = append(seen, "its multiplexer does not answer for it")
 	}
-	if t := ev.Transcript; t != nil {
+	if t := ev.Transcript; t != nil && t.ModTime.After(now.Add(clockSlack)) {
+		seen = append(seen, "transcript written at a time to come")
+	} else if t != nil {
 		seen = append(seen, "transcript written "+ago(now.Sub(t.ModTime)))
 	}
 	if ev.CPUSampled && !ev.HasTranscripts && ev.CPUGrewAt.IsZero() {

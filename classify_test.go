@@ -81,6 +81,7 @@ func TestClassifyStates(t *testing.T) {
 		{"at the threshold", liveRow(), running(IdleAfter), LivenessIdle, &no, "without progress"},
 		{"a tool call longer than the threshold is idle, not dead", liveRow(), running(3 * time.Hour), LivenessIdle, &no, ""},
 		{"transcript not readable", liveRow(), with(running(0), func(ev *Evidence) { ev.Transcript = nil }), LivenessIdle, nil, "not known"},
+		{"a transcript from the future proves nothing", liveRow(), running(-time.Hour), LivenessIdle, nil, "not known"},
 		{"cpu does not override a transcript", liveRow(), with(running(time.Hour), func(ev *Evidence) {
 			ev.CPUSampled, ev.CPUGrewAt = true, noon
 		}), LivenessIdle, &no, ""},

@@ -210,8 +210,7 @@ func (sw *sweeper) rescue(ctx context.Context, id string) bool {
 		return false
 	case ctx.Err() != nil:
 		return false // cut short by the pass, which is not the row's fault
-	case rescueIsHopeless(err):
-		sw.locked(func() bool { sw.cur.retire(id, paceRescue); return true })
+	case rescueIsHopeless(err) && sw.locked(func() bool { return sw.cur.givesUp(id, paceRescue, err) }):
 		sw.rep.warn(id, sw.stage, err)
 		return true
 	}

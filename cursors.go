@@ -143,6 +143,20 @@ func (c *cursors) failed(id, kind string) (report bool) {
 	return report
 }
 
+// rescuePatience is how many paced tries, of five minutes each, a repository gets that is
+// away, damaged or another's: a disk may be mounted a day later.
+const rescuePatience = 24 * 12
+
+// givesUp retires work which has failed so often that no retry will help, or that none ever
+// could.
+func (c *cursors) givesUp(id, kind string, err error) bool {
+	if c.Pacing[id][kind].Failures < rescuePatience && !errors.Is(err, errNoFolder) {
+		return false
+	}
+	c.retire(id, kind)
+	return true
+}
+
 func (c *cursors) retire(id, kind string) { c.pace(id, kind, c.Pacing[id][kind].Retire()) }
 
 func (c *cursors) pace(id, kind string, b Backoff) {

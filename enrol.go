@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/sessionledger/ledger/internal/runtimes"
 )
 
 // EnrolOptions say how [Store.Enrol] adopts a process. Nil and the zero value are the
@@ -56,6 +57,9 @@ func (s *Store) Enrol(ctx context.Context, pid int, opts *EnrolOptions) (row Ent
 		return Entry{}, false, fmt.Errorf("ledger: enrol process %d: %w: %w", pid, ErrUnknown, err)
 	}
 	if o.Runtime != "" {
+		if q, ok := p.snap.Get(pid); ok && (pid == 1 || q.Kernel || isTmuxServer(q) || runtimes.Wrapper(q.Args)) {
+			return Entry{}, false, fmt.Errorf("ledger: enrol: %w: process %d (%.40q) runs other programs, and is no session", ErrInvalid, pid, q.Comm)
+		}
 		p.declare(pid, o.Runtime)
 	}
 	return s.enrolIn(ctx, p, pid, o)

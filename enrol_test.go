@@ -149,8 +149,9 @@ func TestEnrolRefusesWhatIsNoSession(t *testing.T) {
 	if _, _, err := s.Enrol(context.Background(), 1<<30, nil); !errors.Is(err, ErrNotFound) {
 		t.Errorf("no such process: %v", err)
 	}
-	e := mustEnrol(t, s, pids["shell"], &EnrolOptions{Runtime: "mine"})
-	if e.Runtime != "mine" || e.PID != pids["shell"] || !strings.HasPrefix(e.LedgerID, "mine-") {
+	mine := growTree(t, node{Name: "mine", Args: []string{"my-agent"}, Env: treeEnv(home)})["mine"]
+	e := mustEnrol(t, s, mine, &EnrolOptions{Runtime: "mine"})
+	if e.Runtime != "mine" || e.PID != mine || !strings.HasPrefix(e.LedgerID, "mine-") {
 		t.Errorf("declared: %+v", e)
 	}
 }
@@ -366,14 +367,22 @@ func TestForkThatHasNotExecedWaits(t *testing.T) {
 	if parent := p.candidates()[p.at[pids["parent"]]]; parent.young {
 		t.Error("the parent is young")
 	}
-	// What runs a hook has started its program, however young it is. The hook speaks for the
-	// nearest session of its runtime above it.
+	// A hook under a process that may be a fork of its parent waits for a later one. Else it
+	// speaks for the nearest session of its runtime above it.
 	p, err := s.chainPass(pids["hook"])
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.uptime = born.Start + uint64(p.sys.TicksPerSecond())
+	if at := p.nearest("claude", pids["hook"]); at >= 0 {
+		t.Errorf("a second old: %d", at)
+	}
+	if p, err = s.chainPass(pids["hook"]); err != nil {
+		t.Fatal(err)
+	}
+	p.uptime = born.Start + 6*uint64(p.sys.TicksPerSecond())
 	at := p.nearest("claude", pids["hook"])
-	if at < 0 || p.candidates()[at].process.PID != pids["child"] || p.candidates()[at].young {
+	if at < 0 || p.candidates()[at].process.PID != pids["child"] {
 		t.Errorf("nearest claude: %d", at)
 	}
 	if at := p.nearest("codex", pids["hook"]); at >= 0 {

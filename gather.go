@@ -221,13 +221,19 @@ func (s *Store) readCarrier(e *Entry, p ProcessID, f *Facts) {
 	}
 }
 
+// looks is how often processes are looked at for a verdict: some process or other may just
+// be starting a program, and hide what it carries for a moment.
+const looks = 3
+
 // attemptVerdict is the verdict of every process that carries an attempt.
-func (s *Store) attemptVerdict(ctx context.Context, l *Lease) Verdict {
-	p, err := s.newPass(ctx)
-	if err != nil {
-		return Unknown
+func (s *Store) attemptVerdict(ctx context.Context, l *Lease) (seen Verdict) {
+	for try := 0; try < looks && seen == Unknown; try++ {
+		p, err := s.newPass(ctx)
+		if err != nil {
+			return Unknown
+		}
+		seen, _, _ = p.attempt(l.Attempt)
 	}
-	seen, _, _ := p.attempt(l.Attempt)
 	return seen
 }
 
@@ -242,7 +248,6 @@ func (s *Store) sessionVerdict(ctx context.Context, e *Entry) Verdict {
 		return Running
 	}
 	found := Unknown
-	const looks = 3 // some process or other may just be starting a program, and hide what it carries
 	for try := 0; try < looks && found == Unknown; try++ {
 		p, err := s.newPass(ctx)
 		if err != nil {

@@ -267,7 +267,9 @@ func (p *pass) nearest(runtime string, pid int) int {
 	cs := p.candidates()
 	for i := len(cs) - 1; i >= 0; i-- {
 		if (cs[i].runtime == runtime || runtime == AnyRuntime) && cs[i].process.PID != pid {
-			cs[i].young = false // what has run a hook has started its program
+			if cs[i].young {
+				return -1 // it may be a fork of its parent, for which it cannot speak; a later hook tells
+			}
 			return i
 		}
 	}

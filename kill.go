@@ -21,6 +21,9 @@ type Killed struct {
 	// Near are processes of no session that still sit in the session's folder. They are
 	// reported and never touched.
 	Near []ProcessID
+	// Unrescued is why its uncommitted work could not be rescued; nil where it was, or there
+	// was none. [Rescue] can do it later.
+	Unrescued error
 }
 
 // Kill finishes a session for good. The tombstone comes first and outlives every failure:
@@ -56,7 +59,9 @@ func (h *Host) kill(ctx context.Context, e Entry, opts KillOptions) (Killed, err
 		return done, h.abortKill(ctx, &done, err)
 	}
 	done.Near = h.Store.near(ctx, &e)
-	if err := h.rescueBeforeEnd(ctx, &e); err != nil {
+	if err := h.rescueBeforeEnd(ctx, &e); rescueIsHopeless(err) {
+		done.Unrescued = err
+	} else if err != nil {
 		return done, h.abortKill(ctx, &done, err)
 	}
 	commit := CommitKill(nonce)

@@ -39,8 +39,9 @@ type Rescued struct {
 
 // Rescue snapshots the uncommitted work of a session whose process is gone into
 // refs/rescued/<id> of its repository, once. It touches neither working tree nor index,
-// HEAD nor branches, and runs no hook. It is for live rows that once recorded a process;
-// a row with an operation in flight, or frozen, has its work in use.
+// HEAD nor branches, and runs no hook. It is for rows that once recorded a process, also for
+// finished ones whose work was not rescued before; a row with an operation in flight, or
+// frozen, has its work in use.
 //
 // The error is [ErrIllegal] for a row that is none of these or whose process runs,
 // [ErrUnknown] where its end is not proven, or says why git could not do it: the row then
@@ -90,7 +91,8 @@ func (s *Store) startRescue(ctx context.Context, id, nonce string) (Entry, error
 		case nonce != "" && state.Nonce == nonce && (state.Op == OpKill || state.Op == OpDrop):
 		case state.Op != OpNone:
 			return unchanged, refuse(string(state.Op) + " is in flight")
-		case state.Phase != PhaseLive:
+		// One that ended before its work could be rescued still has it.
+		case state.Phase != PhaseLive && state.Phase != PhaseFinished:
 			return unchanged, refuse("it is " + string(state.Phase))
 		}
 		switch s.sessionVerdict(ctx, e) {
@@ -161,7 +163,7 @@ func rescueMessage(e *Entry, snap gitcmd.Snapshot, shared []string) string {
 	if e.SessionID != "" {
 		fmt.Fprintf(&b, "Conversation: %q\n", e.SessionID)
 	}
-	fmt.Fprintf(&b, "Last active: %s\n", lastActive(e, &Evidence{}).Format(timeLayout))
+	fmt.Fprintf(&b, "Last active: %s\n", lastActive(e, &Evidence{}, time.Time{}).Format(timeLayout))
 	if len(shared) > 0 {
 		fmt.Fprintf(&b, "\nThe work may not be this session's alone; these ran in the same working tree:\n")
 		for _, id := range shared {
@@ -236,13 +238,13 @@ func Rescues(ctx context.Context, s *Store, repo string) ([]Rescued, error) {
 	return list, nil
 }
 
-// rescueBeforeEnd rescues the work of a session that is about to be ended for good. A
-// failure that a retry may mend keeps it from ending; one that no retry can mend does not.
+// rescueBeforeEnd rescues the work of a session that is about to be ended for good.
 func (h *Host) rescueBeforeEnd(ctx context.Context, e *Entry) error {
 	if e.PID == 0 || !e.RescuedAt.IsZero() || e.Phase != PhaseLive {
 		return nil
 	}
-	return h.Store.rescueUnlessHopeless(ctx, e.LedgerID, e.Lease.Nonce)
+	_, err := Rescue(ctx, h.Store, e.LedgerID, RescueOptions{nonce: e.Lease.Nonce})
+	return err
 }
 
 // rescueUnlessHopeless rescues the work of a row under the lease of that nonce. It is no
@@ -259,7 +261,8 @@ func (s *Store) rescueUnlessHopeless(ctx context.Context, id, nonce string) erro
 // errNoFolder is a rescue of a row that does not say where it ran.
 var errNoFolder = errors.New("its folder was never recorded")
 
-// rescueIsHopeless reports whether a retry cannot change the answer.
+// rescueIsHopeless reports whether a retry may never change the answer: what stands in the
+// way is not git's to mend.
 func rescueIsHopeless(err error) bool {
 	for _, e := range []error{errNoFolder, gitcmd.ErrNoDirectory, gitcmd.ErrNoWorkTree, gitcmd.ErrForeignOwner, gitcmd.ErrBroken} {
 		if errors.Is(err, e) {

@@ -86,6 +86,9 @@ func unknownProcess(p, here ProcessID) string {
 func (p *pass) resolve(procs *table, e *Entry, rows *rowsView) resolution {
 	own := Unknown
 	id := e.Process()
+	if e.PID > 0 && id.IsZero() {
+		return p.resolveWithoutTicks(e)
+	}
 	if !id.IsZero() {
 		if own = p.verdict(procs, id); own == Running {
 			return resolveProcess(e, p.here, own, carrierSight{}, "")
@@ -100,6 +103,19 @@ func (p *pass) resolve(procs *table, e *Entry, rows *rowsView) resolution {
 		r.launcher = p.launcher(procs, e)
 	}
 	return r
+}
+
+// resolveWithoutTicks is for a row of another implementation that recorded a pid alone:
+// that the pid is free proves that the process is gone, and that it is not proves nothing.
+func (p *pass) resolveWithoutTicks(e *Entry) resolution {
+	switch _, there := p.snap.Get(e.PID); {
+	case p.here.BootID == "", e.BootID == "", e.HostID != "" && e.HostID != p.here.HostID:
+	case e.BootID != p.here.BootID:
+		return resolution{verdict: Gone, why: "the machine was restarted since"}
+	case !there && p.whole && samePIDs(e, p.here):
+		return resolution{verdict: Gone, why: fmt.Sprintf("process %d is gone", e.PID)}
+	}
+	return resolution{why: fmt.Sprintf("process %d was recorded without its start ticks, and may be another by now", e.PID)}
 }
 
 // carrier finds the session process that carries a row's id, by the rule of carriers: the

@@ -196,8 +196,8 @@ func (s *Store) conversationHolder(ctx context.Context, e *Entry) (string, error
 	return s.strangerInConversation(ctx, e)
 }
 
-// strangerInConversation finds a process without a row whose command line names the row's
-// conversation: a person has resumed it, and nothing has enrolled that yet.
+// strangerInConversation finds a process that is in the row's conversation and on no record
+// of one: a person has resumed it, and nothing has enrolled that yet.
 func (s *Store) strangerInConversation(ctx context.Context, e *Entry) (string, error) {
 	p, err := s.newPass(ctx)
 	if err != nil {
@@ -209,7 +209,7 @@ func (s *Store) strangerInConversation(ctx context.Context, e *Entry) (string, e
 	spec, _ := s.runtimes.table.Lookup(e.Runtime)
 	for _, c := range p.candidates() {
 		q, ok := p.snap.Get(c.process.PID)
-		if !ok || c.runtime != e.Runtime || !slices.Contains(argumentIDs(s.runtimes.table, spec, q.Args), e.SessionID) {
+		if !ok || c.runtime != e.Runtime {
 			continue
 		}
 		// One with a row may have left that conversation long ago: its row tells.
@@ -217,7 +217,11 @@ func (s *Store) strangerInConversation(ctx context.Context, e *Entry) (string, e
 		if err != nil {
 			return "", err
 		}
-		if by == "" {
+		if by != "" && s.sightRow(by).entry.SessionID != "" {
+			continue
+		}
+		if slices.Contains(argumentIDs(s.runtimes.table, spec, q.Args), e.SessionID) ||
+			s.conversationOf(ctx, p, &match{candidate: c}, nil).id == e.SessionID {
 			return fmt.Sprintf("process %d", q.PID), nil
 		}
 	}

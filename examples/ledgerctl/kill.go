@@ -26,6 +26,9 @@ func kill(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error
 			for _, p := range done.Near {
 				a.note("left alone, in the session's folder: process %d", p.PID)
 			}
+			if done.Unrescued != nil {
+				a.note("its work is not rescued: %s; once that is mended: ledgerctl rescue %s", plain(done.Unrescued.Error()), id)
+			}
 			return err
 		})
 	}

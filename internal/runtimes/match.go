@@ -105,6 +105,13 @@ var valued = []string{
 	"--check-hash-based-pycs",
 }
 
+// Wrapper reports whether a command line is that of a multiplexer, a shell or another
+// program that runs others: it is no session itself, whatever anybody says.
+func Wrapper(args []string) bool {
+	c, ok := parse(args)
+	return ok && slices.Contains(wrappers, strings.TrimPrefix(c.name, "-"))
+}
+
 // Match tells which runtime a process with that command line runs. The command
 // line decides, not the file behind it. Exe names that file; it is asked only
 // where a name is so common that its path must prove it, may be nil, and an
