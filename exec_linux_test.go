@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sessionledger/ledger/internal/standin"
+	"github.com/sessionledger/ledger/ledgertest"
 )
 
 // direct is the argument of the child that becomes an agent.
@@ -51,14 +51,14 @@ var becomeAgent = inChild("become-agent", func(arg direct) error {
 })
 
 // become starts a child that becomes an agent in the project's folder, driven by pipes.
-func (b *bed) become(arg direct) *standin.Agent {
+func (b *bed) become(arg direct) *ledgertest.Agent {
 	b.t.Helper()
 	if arg.Root == "" {
 		arg.Root = b.s.root
 	}
 	cmd := childCommand(b.t, becomeAgent, arg)
 	cmd.Dir = b.dir
-	return standin.Start(b.t, cmd)
+	return ledgertest.Start(b.t, cmd)
 }
 
 func (b *bed) onlyRow() Entry {
@@ -214,7 +214,7 @@ func TestShimNeverFindsItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agents := standin.BuildAgent(t)
+	agents := ledgertest.BuildAgent(t)
 	shims, other := filepath.Join(b.home, "shims"), filepath.Join(b.home, "other shims")
 	for _, dir := range []string{shims, other} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {

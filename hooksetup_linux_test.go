@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/sessionledger/ledger/internal/runtimes"
-	"github.com/sessionledger/ledger/internal/standin"
+	"github.com/sessionledger/ledger/ledgertest"
 )
 
 // Case 77: a person's settings stay, and come back to the byte.
@@ -60,9 +60,9 @@ func TestInstalledHooksBringTheSessionIn(t *testing.T) {
 			if _, err := InstallHooks(runtime, InstallOptions{Command: ctl + " -dir " + b.s.root + " hook " + runtime}); err != nil {
 				t.Fatal(err)
 			}
-			cmd := standin.Command(t, runtime)
+			cmd := ledgertest.Command(t, runtime)
 			cmd.Dir = b.dir
-			a := standin.Start(t, cmd)
+			a := ledgertest.Start(t, cmd)
 			id := a.Session()
 			a.Send("work")
 			a.Expect("did work")

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sessionledger/ledger/internal/standin"
+	"github.com/sessionledger/ledger/ledgertest"
 	"github.com/sessionledger/ledger/tmux"
 )
 
@@ -30,8 +30,8 @@ func newBed(t *testing.T) *bed {
 	t.Helper()
 	_, err := exec.LookPath("tmux")
 	need(t, err == nil, "tmux")
-	home := standin.Isolate(t)
-	t.Setenv("PATH", standin.BuildAgent(t)+":"+os.Getenv("PATH"))
+	home := ledgertest.Isolate(t)
+	t.Setenv("PATH", ledgertest.BuildAgent(t)+":"+os.Getenv("PATH"))
 	b := &bed{t: t, home: home, dir: filepath.Join(home, "project")}
 	if out, err := exec.Command("git", "init", "-q", b.dir).CombinedOutput(); err != nil {
 		t.Fatalf("git: %v: %s", err, out)
@@ -139,7 +139,7 @@ func (b *bed) agents() (found []ProcessID) {
 	}
 	for _, c := range p.candidates() {
 		if env, err := p.snap.Environ(c.process.PID); err == nil {
-			if v, _ := env.Lookup(standin.Marker); v == os.Getenv(standin.Marker) {
+			if v, _ := env.Lookup(ledgertest.Marker); v == os.Getenv(ledgertest.Marker) {
 				found = append(found, c.process)
 			}
 		}

@@ -20,7 +20,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/sessionledger/ledger/internal/standin"
+	"github.com/sessionledger/ledger/ledgertest"
 )
 
 // storeFull turns the long searches on: every system call, 64 x 50 updates, long histories.
@@ -95,7 +95,7 @@ type shared struct{ *testing.M }
 
 func (m shared) Run() int {
 	defer removeBuilt()
-	return standin.Main(m.M)
+	return ledgertest.Main(m.M)
 }
 
 // childCommand is a run of the registered function name in a process of its own.

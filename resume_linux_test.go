@@ -9,15 +9,15 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sessionledger/ledger/internal/standin"
+	"github.com/sessionledger/ledger/ledgertest"
 )
 
 // enrolledAgent starts a stand-in that has said something, and enrols it.
-func (b *bed) enrolledAgent(runtime, dir string, args ...string) (*standin.Agent, Entry) {
+func (b *bed) enrolledAgent(runtime, dir string, args ...string) (*ledgertest.Agent, Entry) {
 	b.t.Helper()
-	cmd := standin.Command(b.t, runtime, args...)
+	cmd := ledgertest.Command(b.t, runtime, args...)
 	cmd.Dir = dir
-	a := standin.Start(b.t, cmd)
+	a := ledgertest.Start(b.t, cmd)
 	id := a.Session()
 	a.Send("work")
 	a.Expect("did work")
@@ -39,9 +39,9 @@ func (b *bed) enrolledAgent(runtime, dir string, args ...string) (*standin.Agent
 // resumes runs a resume command and returns the conversation that comes up.
 func (b *bed) resumes(runtime string, c Command) string {
 	b.t.Helper()
-	cmd := standin.Command(b.t, runtime, c.Argv[1:]...)
+	cmd := ledgertest.Command(b.t, runtime, c.Argv[1:]...)
 	cmd.Path, cmd.Dir, cmd.Env = c.Argv[0], c.Dir, c.environ(os.Environ())
-	a := standin.Start(b.t, cmd)
+	a := ledgertest.Start(b.t, cmd)
 	id := a.Session()
 	a.Close()
 	return id
@@ -233,9 +233,9 @@ func cedeTo(t *testing.T, s *Store, e Entry) {
 // person resumes a session by hand.
 func (b *bed) person(e Entry) {
 	b.t.Helper()
-	cmd := standin.Command(b.t, "claude", "--resume", e.SessionID)
+	cmd := ledgertest.Command(b.t, "claude", "--resume", e.SessionID)
 	cmd.Dir = e.Cwd
-	standin.Start(b.t, cmd).Session()
+	ledgertest.Start(b.t, cmd).Session()
 }
 
 // An orphaned session comes back as a row of its own, which has the conversation; of

@@ -1,4 +1,4 @@
-package standin
+package ledgertest
 
 import (
 	"crypto/rand"
@@ -87,7 +87,7 @@ func shortDir(t testing.TB) string {
 	}
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
-			t.Errorf("standin: %v", err)
+			t.Errorf("ledgertest: %v", err)
 		}
 	})
 	return dir

@@ -1,4 +1,4 @@
-package standin
+package ledgertest
 
 import (
 	"context"
@@ -75,7 +75,7 @@ func BuildAgent(t testing.TB) string {
 	if builds.dir == "" {
 		dir, err := build()
 		if err != nil {
-			t.Fatalf("standin: build the stand-in: %v", err)
+			t.Fatalf("ledgertest: build the stand-in: %v", err)
 		}
 		builds.dir = dir
 	}

@@ -1,4 +1,4 @@
-package standin
+package ledgertest
 
 import (
 	"context"
@@ -23,7 +23,7 @@ func Clean(t testing.TB) {
 	t.Helper()
 	id := os.Getenv(Marker)
 	if id == "" {
-		t.Fatal("standin: Clean needs a test that is isolated")
+		t.Fatal("ledgertest: Clean needs a test that is isolated")
 	}
 	sockets := os.Getenv("TMUX_TMPDIR")
 	var left []leftover
@@ -33,9 +33,9 @@ func Clean(t testing.TB) {
 		}
 	}
 	for _, l := range left {
-		t.Errorf("standin: left running: %s", l.what)
+		t.Errorf("ledgertest: left running: %s", l.what)
 		if err := l.kill(); err != nil {
-			t.Logf("standin: kill %s: %v", l.what, err)
+			t.Logf("ledgertest: kill %s: %v", l.what, err)
 		}
 	}
 }

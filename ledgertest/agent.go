@@ -1,4 +1,4 @@
-package standin
+package ledgertest
 
 import (
 	"bufio"

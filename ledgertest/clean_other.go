@@ -1,6 +1,6 @@
 //go:build !linux
 
-package standin
+package ledgertest
 
 // marked finds nothing: the environment of another process is not to be had
 // everywhere.
