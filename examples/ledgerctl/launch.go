@@ -49,6 +49,23 @@ func launch(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) err
 	}
 }
 
+// tmuxKnows reports whether there is a description of a terminal, without which nothing can
+// be shown in it: there a launch is direct, as without a terminal.
+func tmuxKnows(term string) bool {
+	if term == "" || term == "dumb" || strings.ContainsRune(term, '/') {
+		return false
+	}
+	for _, dir := range []string{os.Getenv("TERMINFO"), filepath.Join(os.Getenv("HOME"), ".terminfo"),
+		"/etc/terminfo", "/lib/terminfo", "/usr/share/terminfo", "/usr/lib/terminfo", "/usr/share/lib/terminfo"} {
+		for _, first := range []string{term[:1], fmt.Sprintf("%x", term[0])} {
+			if _, err := os.Stat(filepath.Join(dir, first, term)); dir != "" && err == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // onTerminal reports whether a command is to be hosted: a person is there to look at it,
 // and it is neither a service of the agent nor made to print something and end.
 func (a *app) onTerminal(argv []string) bool {
@@ -56,7 +73,7 @@ func (a *app) onTerminal(argv []string) bool {
 	brief := slices.ContainsFunc(argv[1:], func(arg string) bool {
 		return slices.Contains([]string{"-p", "--print", "--prompt", "exec", "--version", "-v", "-V", "--help", "-h"}, arg)
 	})
-	return isTerminal(os.Stdin) && isTerminal(a.stdout) && (session || name == "") && !brief
+	return isTerminal(os.Stdin) && isTerminal(a.stdout) && tmuxKnows(os.Getenv("TERM")) && (session || name == "") && !brief
 }
 
 func attach(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error {
