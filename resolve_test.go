@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -195,44 +194,6 @@ func TestMultiplexerArguments(t *testing.T) {
 	} {
 		if got, ok := dtachSocket(test.args); got != test.want || ok != test.ok {
 			t.Errorf("%q: %q %v", test.args, got, ok)
-		}
-	}
-}
-
-// A pid without start ticks, as another implementation may have recorded it, is gone only
-// where nothing has the pid.
-func TestResolveAPidWithoutStartTicks(t *testing.T) {
-	s, _ := treeStore(t)
-	pids := growTree(t, agent("agent", "claude", treeEnv(t.TempDir())))
-	p := treePass(t, s)
-	row := func(pid int, boot string) *Entry {
-		return &Entry{LedgerID: "legacy", Runtime: "claude", Phase: PhaseLive, PID: pid, BootID: boot}
-	}
-	const free = 1 << 22 // above pid_max
-	for _, tt := range []struct {
-		name string
-		row  *Entry
-		want Verdict
-	}{
-		{"the pid is in use", row(pids["agent"], p.here.BootID), Unknown},
-		{"the pid is free", row(free, p.here.BootID), Gone},
-		{"another boot", row(pids["agent"], "another"), Gone},
-		{"no boot", row(free, ""), Unknown},
-	} {
-		if got := p.resolve(s.procs, tt.row, &rowsView{}); got.verdict != tt.want {
-			t.Errorf("%s: %s (%s), want %s", tt.name, got.verdict, got.why, tt.want)
-		}
-	}
-}
-
-func TestEnrolRefusesWhatRunsOthers(t *testing.T) {
-	s, _ := treeStore(t)
-	env := treeEnv(t.TempDir())
-	pids := growTree(t, node{Name: "bash", Args: []string{"-bash"}, Env: env, Children: []node{
-		{Name: "tmux", Args: []string{"tmux", "new"}, Env: env}}})
-	for _, pid := range []int{1, pids["bash"], pids["tmux"]} {
-		if e, _, err := s.Enrol(t.Context(), pid, &EnrolOptions{Runtime: "claude"}); !errors.Is(err, ErrInvalid) {
-			t.Errorf("process %d: %v %q", pid, err, e.LedgerID)
 		}
 	}
 }
