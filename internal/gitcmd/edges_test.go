@@ -445,3 +445,52 @@ func TestRepositoriesTooDeepAreListed(t *testing.T) {
 		t.Errorf("the deepest holds %q", got)
 	}
 }
+
+// What git passes over in silence is listed, and never taken for clean.
+func TestWhatGitPassesOverIsOmittedByName(t *testing.T) {
+	t.Run("files in the place of a submodule", func(t *testing.T) {
+		s := newSandbox(t)
+		s.repo("r")
+		head := strings.TrimSpace(s.git("r", "rev-parse", "HEAD"))
+		s.git("r", "update-index", "--add", "--cacheinfo", "160000,"+head+",sub")
+		s.git("r", "commit", "-q", "-m", "submodule")
+		if err := os.Mkdir(s.path("r/sub"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		s.write(s.path("r/sub/work"), "work\n")
+		snap, err := s.run.Snapshot(testContext(t), s.options("r", "id"))
+		if err != nil || snap.Clean || len(snap.Omitted) != 1 || snap.Omitted[0].Path != "sub/" {
+			t.Errorf("%v %+v", err, snap)
+		}
+	})
+	t.Run("a folder whose path is too long", func(t *testing.T) {
+		s := newSandbox(t)
+		s.repo("r")
+		old, err := os.Getwd()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.Chdir(old)
+		if err := os.Chdir(s.path("r")); err != nil {
+			t.Fatal(err)
+		}
+		name := strings.Repeat("d", 250)
+		for range 17 { // 17 x 251 bytes: over 4096
+			if err := errors.Join(os.Mkdir(name, 0o700), os.Chdir(name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile("deep", []byte("work"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		defer exec.Command("rm", "-rf", s.path("r")).Run() // by name from above, which no single path reaches
+		if err := os.Chdir(old); err != nil {
+			t.Fatal(err)
+		}
+		s.write(s.path("r/near"), "near\n")
+		snap, err := s.run.Snapshot(testContext(t), s.options("r", "id"))
+		if err != nil || len(snap.Omitted) == 0 || !strings.HasPrefix(snap.Omitted[0].Path, name) {
+			t.Errorf("%v: omitted %d, paths %q", err, len(snap.Omitted), snap.Paths)
+		}
+	})
+}

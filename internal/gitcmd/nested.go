@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -74,6 +75,17 @@ func (w *work) nested(ctx context.Context, p *plan, depth int) (unheld bool) {
 		}
 	}
 	return unheld
+}
+
+// usurped reports whether the folder of a submodule holds files and is no repository: the
+// submodule was never fetched, and something was put in its place.
+func (w *work) usurped(link string) bool {
+	dir := w.path(link)
+	if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil || !isAbsent(err) {
+		return false // it is looked into as a repository, or says so itself
+	}
+	entries, err := os.ReadDir(dir)
+	return err == nil && len(entries) > 0
 }
 
 // nestedRef is the ref for a nested repository. Linked worktrees share one ref store, with each

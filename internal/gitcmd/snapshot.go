@@ -127,6 +127,11 @@ func (r Runner) snapshot(ctx context.Context, opts SnapshotOptions, depth int) (
 	for _, dir := range st.unread {
 		w.omit(dir, "folder cannot be read", "")
 	}
+	for _, link := range links {
+		if w.usurped(link) {
+			w.omit(link+"/", "files in the place of a submodule, which git does not look at", "")
+		}
+	}
 	plan := w.plan(st.changes, links)
 	unheld := w.nested(ctx, plan, depth)
 	if err := w.capture(ctx, plan); err != nil {

@@ -73,6 +73,8 @@ func parseStatus(out []byte, stderr string) (status, error) {
 		rest, ok := strings.CutPrefix(line, "warning: could not open directory '")
 		if i := strings.LastIndex(rest, "': "); ok && i >= 0 {
 			s.unread = append(s.unread, rest[:i])
+		} else if ok { // a path so long that the warning was cut
+			s.unread = append(s.unread, strings.TrimSuffix(rest, "\n"))
 		}
 	}
 	return s, nil
