@@ -51,6 +51,7 @@ var (
 		json.MarshalToFunc(encodeTime),
 		json.MarshalToFunc(encodeProcess),
 	))
+	plainOptions  = jsontext.PreserveRawStrings(true)
 	decodeOptions = json.JoinOptions(
 		jsontext.PreserveRawStrings(true),
 		json.WithUnmarshalers(json.JoinUnmarshalers(
@@ -76,7 +77,7 @@ func decodeEntry(data []byte) (Entry, error) {
 	if len(bytes.TrimLeft(data, "\x00")) == 0 {
 		return e, errors.New("empty, or nothing but NULs")
 	}
-	if err := json.Unmarshal(data, (*plainEntry)(&e), decodeOptions); err != nil {
+	if err := unmarshalEntry(data, &e); err != nil {
 		return Entry{}, err
 	}
 	if err := e.checkShape(); err != nil {
@@ -89,6 +90,37 @@ func decodeEntry(data []byte) (Entry, error) {
 		e.Phase = PhaseLive
 	}
 	return e, nil
+}
+
+// unmarshalEntry decodes a row. Every value pays for the functions of decodeOptions, about
+// half of the whole, so that a row in which nothing can need them is read without: one
+// without escapes (quoted text begins with one, and a member's name could hide behind one)
+// and without process identities. What fails then is read again with all care.
+func unmarshalEntry(data []byte, e *Entry) error {
+	if needsCare(data) || json.Unmarshal(data, (*plainEntry)(e), plainOptions) != nil {
+		*e = Entry{}
+		return json.Unmarshal(data, (*plainEntry)(e), decodeOptions)
+	}
+	for _, t := range []*time.Time{&e.StartedAt, &e.ProcessDescribedAt, &e.LastActiveAt, &e.LastHeartbeatAt,
+		&e.FinishedAt, &e.RescuedAt, &e.StateAt, &e.KillIntentAt, &e.LastPaneChurnAt} {
+		if !t.IsZero() {
+			*t = t.UTC().Truncate(time.Second)
+		}
+	}
+	return nil
+}
+
+// careful are the beginnings of what plainOptions would not read rightly: the members that
+// are process identities, and the parts that hold times.
+var careful = [][]byte{
+	[]byte(`"lease"`), []byte(`"paneServer"`), []byte(`"frozen"`), []byte(`"restore"`), []byte(`"limit"`), []byte(`"prompt"`),
+	[]byte(`"handoffs"`), []byte(`"sessionIds"`), []byte(`"endNoted"`), []byte(`"unclear"`), []byte(`"rescuing"`),
+	[]byte(`"waiting"`), []byte(`"attention"`),
+}
+
+func needsCare(data []byte) bool {
+	return bytes.IndexByte(data, '\\') >= 0 ||
+		slices.ContainsFunc(careful, func(name []byte) bool { return bytes.Contains(data, name) })
 }
 
 // checkShape refuses what JSON allows and no writer of a row produces.

@@ -99,7 +99,8 @@ func (s *Store) each(ctx context.Context, subs ...string) iter.Seq2[Entry, error
 type row struct {
 	stamp folder.Stamp
 	entry Entry
-	err   error // a *DamagedError, or nil
+	err   error  // a *DamagedError, or nil
+	raw   []byte // the file, where the row is not kept
 }
 
 // cache holds the rows of sessions/ as they were last read. Those of finished/ are not
@@ -168,6 +169,8 @@ func (s *Store) read(f *folder.Folder, name string, warm bool) (*row, error) {
 	}
 	if warm && content && start.Sub(time.Unix(0, max(stamp.Mtime, stamp.Ctime))) > cacheAge {
 		s.cache.put(name, r)
+	} else {
+		r.raw = data
 	}
 	return r, nil
 }
