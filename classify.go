@@ -212,6 +212,9 @@ func idleReason(e *Entry, ev *Evidence, st *Status) IdleReason {
 
 // text says what was seen, in plain words.
 func (ev *Evidence) text(e *Entry, now time.Time) string {
+	if !e.IsOpen() {
+		return "recorded as finished at " + e.FinishedAt.Format(timeLayout) // nothing else is asked
+	}
 	var seen []string
 	switch ev.Process {
 	case Running:
