@@ -93,7 +93,8 @@ func fillLedger(tb testing.TB, dir, sub string, n int, change func(*Entry)) {
 			tb.Fatal(err)
 		}
 	}
-	// What was created a moment ago is too young to be cached.
+	// What was created a moment ago is too young to be cached, by the file system's clock:
+	// only time makes it older.
 	time.Sleep(cacheAge + 100*time.Millisecond)
 }
 

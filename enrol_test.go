@@ -726,7 +726,7 @@ func init() {
 			return fmt.Errorf("the stranger is gone: %v", err)
 		}
 		end(stranger)
-		time.Sleep(30 * time.Millisecond)
+		time.Sleep(30 * time.Millisecond) // as above
 
 		second, err := reuse(pid, "claude", "1000")
 		if err != nil {
