@@ -122,7 +122,7 @@ func TestRespawnInOneDispatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "pane dies", func() bool { got, _ := list(t, s).Pane(q.ID); q = got; return got.Dead })
+	q = awaitDead(t, s, q)
 	alive := q.Guard()
 	alive.Dead, alive.PID = false, max(q.PID, 1)
 	if _, err := s.Do(ctx, alive, Respawn(Start{Command: []string{"sleep", "1000"}})); !is(err, ErrRefused) {

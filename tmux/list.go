@@ -49,9 +49,12 @@ type Pane struct {
 	Active       bool // the active pane of its window
 	// PID is of the process that tmux started in the pane, in the server's pid
 	// namespace. Of a dead pane it is the last one or 0.
-	PID    int
-	Dead   bool // the process ended, the pane stays (remain-on-exit)
-	Status int  // exit status of a dead pane; 0 also while tmux does not know it
+	PID  int
+	Dead bool // the process ended, the pane stays (remain-on-exit)
+	// Status is the exit status of a dead pane, 0 also while tmux does not know it. A tmux
+	// with libutempter can lose the SIGCHLD of a process that ends at once and learns the
+	// status with the next one (https://github.com/tmux/tmux/issues/311).
+	Status int
 	TTY    string
 	Title  string // set by the program in the pane, may hold any bytes
 

@@ -155,7 +155,7 @@ func TestListingOfEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "pane dies", func() bool { p, _ := list(t, s).Pane(dead.ID); return p.Dead && p.Status != 0 })
+	dead = awaitDead(t, s, dead)
 	weird := "tab\there\nnl |pipe\\ \x01\x1b[31m \xff 'q\" $x ${y} \\$z ü\n"
 	p, err := s.Do(ctx, a.Guard(), Set(OptionID, weird), Set(OptionAttempt, "at-1"), Set(OptionReady, "\n|\n"))
 	if err != nil {

@@ -226,6 +226,29 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
+// awaitDead waits until tmux has reaped the process of p and says that the pane is dead.
+// A tmux with libutempter loses the SIGCHLD of a child that ends while the pane is being
+// made (https://github.com/tmux/tmux/issues/311): the child stays a zombie and its status
+// unknown until the next SIGCHLD, which is sent here.
+func awaitDead(t testing.TB, s Server, p Pane) Pane {
+	t.Helper()
+	pid := p.PID
+	eventually(t, "pane dies", func() bool {
+		if err := syscall.Kill(p.Server.PID, syscall.SIGCHLD); err != nil {
+			t.Fatal(err)
+		}
+		reaped := syscall.Kill(pid, 0) != nil // succeeds for a zombie
+		l := list(t, s)
+		got, ok := l.Pane(p.ID)
+		if !ok {
+			t.Fatalf("pane %s is gone: %+v", p.ID, l)
+		}
+		p = got
+		return reaped && p.Dead
+	})
+	return p
+}
+
 func needLinux(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs /proc")
