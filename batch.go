@@ -1,12 +1,14 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/sessionledger/ledger/internal/durable"
+	"github.com/sessionledger/ledger/internal/folder"
 )
 
 // change is one row's part in a batch.
@@ -15,114 +17,173 @@ type change struct {
 	edit func(*Entry) (verdict, error)
 }
 
-// batchWriters is how many temp files are written and fsynced side by side. The journal
-// commits them together, which is where a batch saves its time; the row locks are not
-// held meanwhile.
-const batchWriters = 16
+const (
+	batchPart    = 64 // rows whose temp files are open at a time
+	batchWriters = 4  // rows that are worked on side by side
+)
 
 // batch makes many changes durable together. For each row it returns what [Store.rewrite]
 // would have, at the same place; the folder is synced once, before batch returns. A row
-// that another writer changed meanwhile is done again by itself.
+// that another writer changed meanwhile is done again by itself. All its waits for locks
+// together are bounded as those of a pass.
 func (s *Store) batch(ctx context.Context, changes []change) ([]Entry, []error) {
+	if passWaitOf(ctx) == nil {
+		ctx = withPassWait(ctx)
+	}
+	results := make([]staged, len(changes))
+	s.batchAll(ctx, changes, results)
 	entries, errs := make([]Entry, len(changes)), make([]error, len(changes))
-	d, err := s.dir(dirSessions)
-	if err != nil {
-		for i := range errs {
-			errs[i] = fmt.Errorf("ledger: write: %w", err)
-		}
-		return entries, errs
-	}
-	pending := make([]staged, len(changes))
-	var group sync.WaitGroup
-	limit := make(chan struct{}, batchWriters)
-	for i := range changes {
-		limit <- struct{}{}
-		group.Go(func() {
-			defer func() { <-limit }()
-			pending[i], errs[i] = s.stage(ctx, d, changes[i])
-			entries[i] = pending[i].entry
-		})
-	}
-	group.Wait()
-	busy := stripes{}
-	var published []*durable.Staged
-	var placed []int
-	for i := range pending {
-		if errs[i] != nil || pending[i].file == nil {
-			continue
-		}
-		switch err := s.publish(ctx, busy, changes[i].id, pending[i]); {
-		case errors.Is(err, errOutrun):
-			entries[i], errs[i] = s.rewrite(ctx, changes[i].id, true, maxRow, changes[i].edit)
-		case err != nil:
-			errs[i] = err
-		default:
-			published, placed = append(published, pending[i].file), append(placed, i)
-		}
-		pending[i].file.Discard()
-	}
-	if len(published) > 0 {
-		if err := writeError("batch", d.Sync(published...)); err != nil {
-			for _, i := range placed {
-				errs[i] = err
-			}
-		}
+	for i, r := range results {
+		entries[i], errs[i] = r.entry, r.err
 	}
 	return entries, errs
 }
 
-// staged is an edited row whose temp file is written and synced.
-type staged struct {
-	prepared
-	from *row // what was edited
-	file *durable.Staged
+func (s *Store) batchAll(ctx context.Context, changes []change, results []staged) {
+	fail := func(err error) {
+		for i := range results {
+			results[i].err = fmt.Errorf("ledger: batch: %w", err)
+		}
+	}
+	d, err := s.dir(dirSessions)
+	if err != nil {
+		fail(err)
+		return
+	}
+	f, err := s.open(dirSessions)
+	if err != nil {
+		fail(err)
+		return
+	}
+	defer f.Close()
+	for start := 0; start < len(changes); start += batchPart {
+		end := min(start+batchPart, len(changes))
+		part, rows := changes[start:end], results[start:end]
+		sideBySide(len(part), func(i int) { rows[i] = s.stage(ctx, d, part[i]) })
+		sideBySide(len(part), func(i int) { rows[i].flush(part[i].id) })
+		for i := range part {
+			s.publish(ctx, f, part[i], &rows[i])
+		}
+	}
+	var published []*durable.Staged
+	for i := range results {
+		if results[i].file != nil {
+			published = append(published, results[i].file)
+		}
+	}
+	if len(published) == 0 {
+		return
+	}
+	if err := writeError("batch", d.Sync(published...)); err != nil {
+		for i := range results {
+			if results[i].file != nil {
+				results[i].err = err
+			}
+		}
+	}
 }
 
-// errOutrun says that a row changed between its edit and its publication.
-var errOutrun = errors.New("outrun by another writer")
+// sideBySide calls f for 0 to n-1 from a few goroutines.
+func sideBySide(n int, f func(i int)) {
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range min(n, batchWriters) {
+		group.Go(func() {
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+				f(int(i))
+			}
+		})
+	}
+	group.Wait()
+}
+
+// staged is an edited row on its way to the disk, or what became of it.
+type staged struct {
+	prepared
+	from *row            // what was edited
+	file *durable.Staged // its new file, nil where there is nothing more to do
+	err  error
+}
 
 // stage edits a row as it is now, without its lock, and writes the temp file. A change
 // that removes its row or records a refusal, and one whose row lies elsewhere, is left to
 // rewrite.
-func (s *Store) stage(ctx context.Context, d *durable.Dir, c change) (staged, error) {
-	if err := s.begin(ctx); err != nil {
-		return staged{}, err
+func (s *Store) stage(ctx context.Context, d *durable.Dir, c change) (r staged) {
+	if r.err = s.begin(ctx); r.err != nil {
+		return r
 	}
-	if err := checkID(c.id); err != nil {
-		return staged{}, err
+	if r.err = checkID(c.id); r.err != nil {
+		return r
 	}
-	r, sub, err := s.lookUp(c.id)
-	if err != nil {
-		return staged{}, err
+	var sub string
+	if r.from, sub, r.err = s.lookUp(c.id); r.err != nil {
+		return r
 	}
-	p, err := prepare(r, maxRow, c.edit)
-	if err != nil && !p.write {
-		return staged{}, err
+	p, err := prepare(r.from, maxRow, c.edit)
+	switch {
+	case err != nil && !p.write:
+		r.err = err
+	case err != nil || p.remove || p.write && sub != dirSessions:
+		r.entry, r.err = s.rewrite(ctx, c.id, true, maxRow, c.edit)
+	case !p.write:
+		r.prepared = p
+	default:
+		r.prepared = p
+		r.file, err = d.Begin(s.tag(), c.id+rowExtension, p.data)
+		r.fail(writeError(c.id, err))
 	}
-	if err != nil || p.remove || p.write && sub != dirSessions {
-		e, err := s.rewrite(ctx, c.id, true, maxRow, c.edit)
-		return staged{prepared: prepared{entry: e}}, err
+	return r
+}
+
+// fail ends a row's way where err is not nil: its file is not written.
+func (r *staged) fail(err error) {
+	if err == nil {
+		return
 	}
-	if !p.write {
-		return staged{prepared: p}, nil
+	if r.file != nil {
+		r.file.Discard()
 	}
-	file, err := d.Stage(s.tag(), c.id+rowExtension, p.data, true)
-	return staged{prepared: p, from: r, file: file}, writeError(c.id, err)
+	r.prepared, r.file, r.err = prepared{}, nil, err
+}
+
+// flush waits until the temp file's bytes are on the disk.
+func (r *staged) flush(id string) {
+	if r.file != nil {
+		r.fail(writeError(id, r.file.Flush()))
+	}
 }
 
 // publish renames a staged row into place, if the row is still the one that was edited.
-func (s *Store) publish(ctx context.Context, busy stripes, id string, p staged) error {
-	unlock, err := busy.lock(stripe(id), func() (func(), error) { return s.lockRow(ctx, id) })
-	if err != nil {
-		return err
+func (s *Store) publish(ctx context.Context, f *folder.Folder, c change, r *staged) {
+	if r.file == nil {
+		return
 	}
-	defer unlock()
-	r, sub, err := s.lookUp(id)
+	unlock, err := s.lockRow(ctx, c.id)
+	if err != nil {
+		r.fail(err)
+		return
+	}
+	same := stillIs(f, c.id, r.from)
+	if same {
+		err = writeError(c.id, r.file.Replace())
+	}
+	unlock()
 	switch {
 	case err != nil:
-		return err
-	case sub != dirSessions, r.err != nil, r.entry.Revision != p.from.entry.Revision, r.stamp != p.from.stamp:
-		return errOutrun
+		r.fail(err)
+	case !same:
+		r.file.Discard()
+		r.file = nil
+		r.entry, r.err = s.rewrite(ctx, c.id, true, maxRow, c.edit)
 	}
-	return writeError(id, p.file.Replace())
+}
+
+// stillIs reports whether a row's file is known to be the one that was read.
+func stillIs(f *folder.Folder, id string, was *row) bool {
+	var known folder.Stamp
+	if was.raw == nil { // the file had stood long enough for its stamp to tell
+		known = was.stamp
+	}
+	data, stamp, err := f.Read(id+rowExtension, maxRow, known)
+	return err == nil && stamp == was.stamp && bytes.Equal(data, was.raw)
 }

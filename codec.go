@@ -83,44 +83,136 @@ func decodeEntry(data []byte) (Entry, error) {
 	if err := e.checkShape(); err != nil {
 		return Entry{}, err
 	}
-	switch {
-	case !e.FinishedAt.IsZero():
-		e.Phase = PhaseFinished // it wins over the phase: another implementation closed the row
-	case e.Phase == PhaseNone:
-		e.Phase = PhaseLive
-	}
+	e.assumePhase()
 	return e, nil
 }
 
 // unmarshalEntry decodes a row. Every value pays for the functions of decodeOptions, about
-// half of the whole, so that a row in which nothing can need them is read without: one
-// without escapes (quoted text begins with one, and a member's name could hide behind one)
-// and without process identities. What fails then is read again with all care.
+// half of the whole, so that a row in which nothing can need them is read without. What
+// fails then is read again with all care.
 func unmarshalEntry(data []byte, e *Entry) error {
 	if needsCare(data) || json.Unmarshal(data, (*plainEntry)(e), plainOptions) != nil {
 		*e = Entry{}
 		return json.Unmarshal(data, (*plainEntry)(e), decodeOptions)
 	}
-	for _, t := range []*time.Time{&e.StartedAt, &e.ProcessDescribedAt, &e.LastActiveAt, &e.LastHeartbeatAt,
-		&e.FinishedAt, &e.RescuedAt, &e.StateAt, &e.KillIntentAt, &e.LastPaneChurnAt} {
-		if !t.IsZero() {
-			*t = t.UTC().Truncate(time.Second)
-		}
+	for _, t := range e.ownTimes() {
+		*t = storedTime(*t)
 	}
 	return nil
 }
 
-// careful are the beginnings of what plainOptions would not read rightly: the members that
-// are process identities, and the parts that hold times.
-var careful = [][]byte{
-	[]byte(`"lease"`), []byte(`"paneServer"`), []byte(`"frozen"`), []byte(`"restore"`), []byte(`"limit"`), []byte(`"prompt"`),
-	[]byte(`"handoffs"`), []byte(`"sessionIds"`), []byte(`"endNoted"`), []byte(`"unclear"`), []byte(`"rescuing"`),
-	[]byte(`"waiting"`), []byte(`"attention"`),
+// needsCare reports whether plainOptions might not read the row rightly: where there is an
+// escape, or any part that they would have to look into but mux and rescuedPaths, which are
+// in every row and hold neither times nor process identities. A bracket in a text costs
+// time, no more.
+func needsCare(data []byte) bool {
+	if len(data) == 0 || bytes.IndexByte(data, '\\') >= 0 {
+		return true
+	}
+	for _, bracket := range []byte("{[") {
+		for rest := data[1:]; ; {
+			i := bytes.IndexByte(rest, bracket)
+			if i < 0 {
+				break
+			}
+			if before := rest[:i]; !bytes.HasSuffix(before, []byte(`"mux":`)) && !bytes.HasSuffix(before, []byte(`"rescuedPaths":`)) {
+				return true
+			}
+			rest = rest[i+1:]
+		}
+	}
+	return false
 }
 
-func needsCare(data []byte) bool {
-	return bytes.IndexByte(data, '\\') >= 0 ||
-		slices.ContainsFunc(careful, func(name []byte) bool { return bytes.Contains(data, name) })
+// asStored makes of an edited row what the next reader of its file will see: times in UTC
+// and whole seconds, no identity of nobody, and the phase that a reader assumes. The error is of a row that no
+// reader would accept.
+func (e *Entry) asStored() error {
+	for _, t := range append(e.ownTimes(), e.partTimes()...) {
+		if *t = storedTime(*t); t.Year() < 0 || t.Year() > 9999 {
+			return fmt.Errorf("year %d", t.Year())
+		}
+	}
+	for _, p := range e.omittedProcesses() {
+		if p.IsZero() {
+			*p = ProcessID{}
+		}
+	}
+	e.assumePhase()
+	return e.checkShape()
+}
+
+// omittedProcesses are the identities that are left out of a row where they name nobody.
+func (e *Entry) omittedProcesses() []*ProcessID {
+	processes := []*ProcessID{&e.PaneServer}
+	if e.Frozen != nil {
+		processes = append(processes, &e.Frozen.StandIn)
+	}
+	if e.Restore != nil {
+		processes = append(processes, &e.Restore.Launched)
+	}
+	return processes
+}
+
+func storedTime(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.UTC().Truncate(time.Second)
+}
+
+// ownTimes are the times of a row itself.
+func (e *Entry) ownTimes() []*time.Time {
+	return []*time.Time{&e.StartedAt, &e.ProcessDescribedAt, &e.LastActiveAt, &e.LastHeartbeatAt,
+		&e.FinishedAt, &e.RescuedAt, &e.StateAt, &e.KillIntentAt, &e.LastPaneChurnAt}
+}
+
+// partTimes are the times in its parts.
+func (e *Entry) partTimes() (times []*time.Time) {
+	if e.Lease != nil {
+		times = append(times, &e.Lease.AcquiredAt)
+	}
+	if e.Frozen != nil {
+		times = append(times, &e.Frozen.At)
+	}
+	if e.Limit != nil {
+		times = append(times, &e.Limit.ReachedAt, &e.Limit.ResetAt)
+	}
+	if e.Prompt != nil {
+		times = append(times, &e.Prompt.AttemptedAt)
+	}
+	if e.EndNoted != nil {
+		times = append(times, &e.EndNoted.At)
+	}
+	for _, n := range []*Note{e.Unclear, e.Attention} {
+		if n != nil {
+			times = append(times, &n.Since)
+		}
+	}
+	if e.Rescuing != nil {
+		times = append(times, &e.Rescuing.At)
+	}
+	if e.Waiting != nil {
+		times = append(times, &e.Waiting.Since)
+	}
+	for i := range e.SessionIDs {
+		times = append(times, &e.SessionIDs[i].Since)
+	}
+	for i := range e.Handoffs {
+		times = append(times, &e.Handoffs[i].At)
+	}
+	return times
+}
+
+// assumePhase is what a reader makes of a row without a phase, or with an end: the end wins,
+// since another implementation closes a row by it.
+func (e *Entry) assumePhase() {
+	switch {
+	case !e.FinishedAt.IsZero():
+		e.Phase = PhaseFinished
+	case e.Phase == PhaseNone:
+		e.Phase = PhaseLive
+	}
 }
 
 // checkShape refuses what JSON allows and no writer of a row produces.
@@ -234,7 +326,7 @@ func decodeTime(dec *jsontext.Decoder, t *time.Time) error {
 	if err != nil {
 		return err
 	}
-	*t = v.UTC().Truncate(time.Second)
+	*t = storedTime(v)
 	return nil
 }
 

@@ -34,7 +34,6 @@ func (sw *sweeper) file(ctx context.Context) error {
 	}
 	var t Tidied
 	var errs []error
-	busy := stripes{}
 	if len(due) > 0 {
 		var batch []string
 		sw.cur.turn("file", due, maxFiled, func(id string) bool {
@@ -42,7 +41,7 @@ func (sw *sweeper) file(ctx context.Context) error {
 			return true
 		})
 		sw.progress(0, len(batch))
-		errs = append(errs, sw.s.file(ctx, busy, batch, &t))
+		errs = append(errs, sw.s.file(ctx, batch, &t))
 	}
 	for _, id := range t.Filed {
 		note(sw.rep, &sw.rep.Filed, id, "", id)
@@ -54,7 +53,7 @@ func (sw *sweeper) file(ctx context.Context) error {
 	if len(t.Filed) > 0 {
 		sw.s.logger.Info("filed", "rows", len(t.Filed))
 	}
-	errs = append(errs, sw.s.clearClaims(ctx, busy, held, &t), sw.s.clearTemps(ctx, &t))
+	errs = append(errs, sw.s.clearClaims(ctx, held, &t), sw.s.clearTemps(ctx, &t))
 	for _, err := range t.Warnings {
 		id := ""
 		if about := (*rowError)(nil); errors.As(err, &about) {

@@ -30,21 +30,6 @@ func (s *Store) lockPass(ctx context.Context, name string) (unlock func(), err e
 	return s.lock(ctx, s.passes, ".", name)
 }
 
-// stripes remembers the locks that a pass could not have: a stopped holder then costs the
-// pass one wait, and not one for each row of its stripe.
-type stripes map[string]error
-
-func (b stripes) lock(name string, take func() (func(), error)) (func(), error) {
-	if err := b[name]; err != nil {
-		return nil, err
-	}
-	unlock, err := take()
-	if errors.Is(err, ErrBusy) {
-		b[name] = err
-	}
-	return unlock, err
-}
-
 func (s *Store) lock(ctx context.Context, set *flock.Set, sub, name string) (func(), error) {
 	shared := passWaitOf(ctx)
 	longest, err := shared.wait(name, s.lockWait)

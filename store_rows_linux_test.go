@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // fullEntry has a value in every member, at every level.
@@ -87,6 +90,145 @@ func TestEveryFieldRoundTrips(t *testing.T) {
 					t.Errorf("member %q of an empty row: written is %t", tag, there)
 				}
 			}
+		}
+	}
+}
+
+// What an update returns is what the next reader sees, whatever the caller put in, and
+// putting in what reads the same writes nothing.
+func TestWhatIsReturnedIsWhatIsRead(t *testing.T) {
+	odd := time.Date(2026, 11, 30, 12, 34, 56, 789, time.FixedZone("", 3600))
+	awkward := map[string]func(v reflect.Value){
+		"times with a zone and fractions": func(v reflect.Value) {
+			if v.Type() == reflect.TypeFor[time.Time]() {
+				v.Set(reflect.ValueOf(odd))
+			}
+		},
+		"times before the first second": func(v reflect.Value) {
+			if v.Type() == reflect.TypeFor[time.Time]() {
+				v.Set(reflect.ValueOf(time.Time{}.Add(1)))
+			}
+		},
+		"text that is no text": func(v reflect.Value) {
+			if v.Type() == reflect.TypeFor[string]() {
+				v.SetString("\"\xff\x00\\x")
+			}
+		},
+		"lists without elements": func(v reflect.Value) {
+			if v.Kind() == reflect.Slice && v.Type() != reflect.TypeFor[jsontext.Value]() {
+				v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+			}
+		},
+		"zeros": func(v reflect.Value) {
+			if v.Kind() == reflect.Int || v.Kind() == reflect.Uint64 || v.Kind() == reflect.Bool {
+				v.SetZero()
+			}
+		},
+	}
+	for name, change := range awkward {
+		t.Run(name, func(t *testing.T) {
+			was := fullEntry(t, "row")
+			edit := func(e *Entry) (verdict, error) {
+				each(reflect.ValueOf(e).Elem(), change)
+				e.SchemaVersion, e.LedgerID, e.Lease.AcquiredAt = 1, "row", odd
+				for i := range e.SessionIDs {
+					e.SessionIDs[i].ID = "former"
+				}
+				e.Lease.Owner.PID, e.Revision = 1, was.Revision
+				return unchanged, nil
+			}
+			p, err := prepare(&row{entry: was}, maxRow, edit)
+			if err != nil || !p.write {
+				t.Fatalf("%+v, %v", p, err)
+			}
+			read, err := decodeEntry(p.data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(read, p.entry) {
+				t.Errorf("returned %+v\n    read %+v", p.entry, read)
+			}
+			was.Revision = read.Revision
+			again, err := prepare(&row{entry: read}, maxRow, edit)
+			if err != nil || again.write {
+				t.Errorf("the same again: written is %t, %v", again.write, err)
+			}
+		})
+	}
+	for _, year := range []int{-1, 10_000} {
+		_, err := prepare(&row{entry: fullEntry(t, "row")}, maxRow, func(e *Entry) (verdict, error) {
+			e.Waiting.Since = time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
+			return unchanged, nil
+		})
+		if !errors.Is(err, ErrInvalid) {
+			t.Errorf("year %d: %v", year, err)
+		}
+	}
+}
+
+// each calls f for every value of a row that can be set.
+func each(v reflect.Value, f func(reflect.Value)) {
+	if !v.CanSet() {
+		return
+	}
+	f(v)
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			each(v.Elem(), f)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			each(v.Index(i), f)
+		}
+	case reflect.Struct:
+		if v.Type() != reflect.TypeFor[time.Time]() {
+			for i := range v.NumField() {
+				each(v.Field(i), f)
+			}
+		}
+	}
+}
+
+// needsCare may say yes too often, never no where the quick way reads something else.
+func TestQuickDecodingReadsTheSame(t *testing.T) {
+	plain := benchRow("row")
+	if data, err := encodeEntry(&plain); err != nil || needsCare(data) {
+		t.Errorf("a plain row is not read quickly: %v", err)
+	}
+	rows := []string{`{"schemaVersion":1,"ledgerId":"a","mux":{"kind":"tmux","new":2.50},"rescuedPaths":["a","b"]}`}
+	full := fullEntry(t, "row")
+	v := reflect.ValueOf(&full).Elem()
+	for i := range v.NumField() - 1 { // without those that are unknown
+		one := Entry{SchemaVersion: 1, LedgerID: "row", Phase: PhaseLive}
+		reflect.ValueOf(&one).Elem().Field(i).Set(v.Field(i))
+		each(reflect.ValueOf(&one).Elem(), func(v reflect.Value) {
+			if v.Type() == reflect.TypeFor[string]() {
+				v.SetString(strings.ReplaceAll(v.String(), "\"", ""))
+			}
+		})
+		if one.SchemaVersion != 1 || one.LedgerID == "" || one.Lease != nil && one.Lease.Op == OpNone {
+			continue
+		}
+		data, err := encodeEntry(&one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, string(data))
+	}
+	for _, data := range rows {
+		var quick, careful Entry
+		if needsCare([]byte(data)) {
+			continue
+		}
+		if err := unmarshalEntry([]byte(data), &quick); err != nil {
+			t.Fatal(err)
+		}
+		if err := jsonv2.Unmarshal([]byte(data), (*plainEntry)(&careful), decodeOptions); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(quick, careful) {
+			t.Errorf("%s\nquickly %+v\ncarefully %+v", data, quick, careful)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +74,7 @@ func updateRow(e *Entry, o updateOptions, fn func(*Entry) error) error {
 type verdict int
 
 const (
-	unchanged verdict = iota // write it if its bytes differ
+	unchanged verdict = iota // write it if anything in it differs
 	remove                   // take the row away
 )
 
@@ -145,46 +144,23 @@ func prepare(r *row, limit int, edit func(*Entry) (verdict, error)) (prepared, e
 	if v == remove {
 		return prepared{entry: e, remove: true}, nil
 	}
+	// What is returned is what the next reader will see, and only what he could see is a
+	// change.
+	if shapeErr := e.asStored(); shapeErr != nil {
+		return prepared{}, fmt.Errorf("ledger: %w: row %q: %w", ErrInvalid, r.entry.LedgerID, shapeErr)
+	}
+	if reflect.DeepEqual(&r.entry, &e) {
+		return prepared{entry: e}, err
+	}
 	e.Revision++
 	data, encErr := encodeEntry(&e)
 	if encErr != nil {
 		return prepared{}, fmt.Errorf("%w: %w", ErrInvalid, encErr)
 	}
-	same, encErr := r.is(data)
-	if encErr != nil {
-		return prepared{}, encErr
-	}
-	if same {
-		e.Revision--
-		return prepared{entry: e}, err
-	}
 	if len(data) > limit {
 		return prepared{}, fmt.Errorf("ledger: %w: row %q would have %d bytes, at most %d are allowed", ErrInvalid, e.LedgerID, len(data), limit)
 	}
-	// What is returned is what the next reader will see: whole seconds, checked shape.
-	if e, encErr = decodeEntry(data); encErr != nil {
-		return prepared{}, fmt.Errorf("ledger: %w: %w", ErrInvalid, encErr)
-	}
 	return prepared{entry: e, data: data, write: true}, err
-}
-
-// is reports whether data, of the next revision, is the row as it was. Mostly the file tells
-// without encoding the old row too: one of this version's own hand differs in the revision
-// alone, and another's order of members does not change its length.
-func (r *row) is(data []byte) (bool, error) {
-	if n := r.entry.Revision; n > 0 && len(r.raw) > 0 {
-		was := bytes.Replace(r.raw, fmt.Appendf(nil, `"revision":%d,`, n), fmt.Appendf(nil, `"revision":%d,`, n+1), 1)
-		if bytes.Equal(was, data) {
-			return true, nil
-		}
-		if len(was) != len(data) && !bytes.ContainsAny(was, "\\\n") && !bytes.Contains(was, []byte(`": `)) {
-			return false, nil
-		}
-	}
-	same := r.entry
-	same.Revision++
-	old, err := encodeEntry(&same)
-	return bytes.Equal(old, data), err
 }
 
 // writeRow replaces a row's file. Temp files are written to sessions/ alone, so that

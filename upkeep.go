@@ -99,8 +99,9 @@ func (s *Store) Tidy(ctx context.Context) (Tidied, error) {
 	if err := s.begin(ctx); err != nil {
 		return t, err
 	}
+	ctx = withPassWait(ctx)
 	var due []string
-	held, busy, now := map[string]bool{}, stripes{}, s.now()
+	held, now := map[string]bool{}, s.now()
 	_, err := s.scan(ctx, dirSessions, func(name string, r *row) bool {
 		if r.err != nil {
 			return true
@@ -117,11 +118,11 @@ func (s *Store) Tidy(ctx context.Context) (Tidied, error) {
 		return t, err
 	}
 	if len(due) > 0 {
-		if err := s.file(ctx, busy, due, &t); err != nil {
+		if err := s.file(ctx, due, &t); err != nil {
 			return t, err
 		}
 	}
-	if err := s.clearClaims(ctx, busy, held, &t); err != nil {
+	if err := s.clearClaims(ctx, held, &t); err != nil {
 		return t, err
 	}
 	return t, s.clearTemps(ctx, &t)
@@ -134,7 +135,7 @@ func isDue(e *Entry, now time.Time) bool {
 
 // file moves finished rows to finished/. Each rename is atomic, and the syncs at the end
 // only make it last: a row that comes back after a power cut is filed again.
-func (s *Store) file(ctx context.Context, busy stripes, ids []string, t *Tidied) error {
+func (s *Store) file(ctx context.Context, ids []string, t *Tidied) error {
 	from, err := s.dir(dirSessions)
 	if err != nil {
 		return fmt.Errorf("ledger: file rows: %w", err)
@@ -144,7 +145,7 @@ func (s *Store) file(ctx context.Context, busy stripes, ids []string, t *Tidied)
 		return fmt.Errorf("ledger: file rows: %w", err)
 	}
 	for _, id := range ids {
-		switch moved, err := s.fileRow(ctx, busy, from, to, id); {
+		switch moved, err := s.fileRow(ctx, from, to, id); {
 		case err != nil:
 			t.Warnings = append(t.Warnings, &rowError{id, err})
 		case moved:
@@ -167,8 +168,8 @@ func (e *rowError) Error() string { return fmt.Sprintf("ledger: file %q: %v", e.
 func (e *rowError) Unwrap() error { return e.err }
 
 // fileRow moves one row under its lock, so that no writer brings the old name back.
-func (s *Store) fileRow(ctx context.Context, busy stripes, from, to *durable.Dir, id string) (moved bool, err error) {
-	unlock, err := busy.lock(stripe(id), func() (func(), error) { return s.lockRow(ctx, id) })
+func (s *Store) fileRow(ctx context.Context, from, to *durable.Dir, id string) (moved bool, err error) {
+	unlock, err := s.lockRow(ctx, id)
 	if err != nil {
 		return false, err
 	}
@@ -202,7 +203,7 @@ func (r *row) sameIn(dir, name string) bool {
 // clearClaims removes the claims that no row holds. held names those that the rows in
 // sessions/ hold, true where the process is not gone; only the others are looked at, each
 // under the lock of its key.
-func (s *Store) clearClaims(ctx context.Context, busy stripes, held map[string]bool, t *Tidied) error {
+func (s *Store) clearClaims(ctx context.Context, held map[string]bool, t *Tidied) error {
 	f, err := s.open(dirClaims)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -224,7 +225,7 @@ func (s *Store) clearClaims(ctx context.Context, busy stripes, held map[string]b
 		if looked++; looked > maxFiled {
 			break
 		}
-		removed, err := s.clearClaim(ctx, busy, f, name)
+		removed, err := s.clearClaim(ctx, f, name)
 		if err != nil {
 			t.Warnings = append(t.Warnings, fmt.Errorf("ledger: clear claim %q: %w", name, err))
 		}
@@ -239,8 +240,8 @@ func (s *Store) clearClaims(ctx context.Context, busy stripes, held map[string]b
 }
 
 // clearClaim removes one claim unless the row that it names may hold it.
-func (s *Store) clearClaim(ctx context.Context, busy stripes, f *folder.Folder, name string) (bool, error) {
-	unlock, err := busy.lock("k"+stripe(name), func() (func(), error) { return s.lockKey(ctx, name) })
+func (s *Store) clearClaim(ctx context.Context, f *folder.Folder, name string) (bool, error) {
+	unlock, err := s.lockKey(ctx, name)
 	if err != nil {
 		return false, err
 	}

@@ -17,6 +17,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -74,14 +75,16 @@ func (d *Dir) Path() string { return d.path }
 // Close closes the folder. What is called afterwards fails with [fs.ErrClosed].
 func (d *Dir) Close() error { return d.sys.close() }
 
-// Staged is a file written in full under a temporary name. One goroutine at a
-// time may use it.
+// Staged is a file written in full under a temporary name, to be published or discarded.
+// One goroutine at a time may use it.
 type Staged struct {
 	dir     *Dir
 	temp    string
 	name    string
 	failure *SyncError // the folder's last failure before this was staged
-	done    bool
+	file    file
+	open    bool // the file is still open
+	done    bool // published or discarded
 }
 
 // Stage writes data to a new temporary file of mode 0600, whatever the umask, and
@@ -89,19 +92,70 @@ type Staged struct {
 // file can be told from one in use: see [Dir.Temps]. After an error there is no
 // temporary file.
 func (d *Dir) Stage(tag, name string, data []byte, sync bool) (*Staged, error) {
+	s, err := d.write(tag, name, data)
+	if err == nil {
+		err = s.finish(sync)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Begin is Stage, with sync, for one file of many: its bytes are on their way to the disk,
+// and [Staged.Flush] waits for them. Begun together and then flushed, the files share the
+// commits of the file system's journal. Each holds a descriptor until then.
+func (d *Dir) Begin(tag, name string, data []byte) (*Staged, error) {
+	s, err := d.write(tag, name, data)
+	if err != nil {
+		return nil, err
+	}
+	s.file.startWriteback()
+	return s, nil
+}
+
+// Flush waits until the bytes of a file that was begun are durable. After an error there
+// is no temporary file.
+func (s *Staged) Flush() error { return s.finish(true) }
+
+// write makes and fills the temporary file, and leaves it open.
+func (d *Dir) write(tag, name string, data []byte) (*Staged, error) {
 	path := filepath.Join(d.path, name)
 	if !isName(name) || strings.HasPrefix(name, tempPrefix) || strings.ContainsAny(tag, "/\\\x00") {
 		return nil, &fs.PathError{Op: "create", Path: path, Err: fs.ErrInvalid}
 	}
 	s := &Staged{dir: d, name: name, failure: d.failure.Load()}
-	s.temp = fmt.Sprintf("%s%s-%016x", tempPrefix, tag, rand.Uint64())
-	f, err := d.sys.create(s.temp)
-	if err != nil {
+	s.temp = tempPrefix + tag + "-" + strconv.FormatUint(rand.Uint64(), 16)
+	var err error
+	if s.file, err = d.sys.create(s.temp); err != nil {
 		return nil, wrap("create", path, err)
 	}
-	op, err := fill(f, data, sync)
+	s.open = true
+	op := "chmod"
+	if err = s.file.private(); err == nil {
+		op, err = "write", s.file.write(data)
+	}
+	if err != nil {
+		s.Discard()
+		return nil, wrap(op, path, err)
+	}
+	return s, nil
+}
+
+// finish closes the file, and with sync set makes its bytes durable first.
+func (s *Staged) finish(sync bool) (err error) {
+	if !s.open {
+		return nil
+	}
+	op := "sync"
+	if sync {
+		// Without this the rename can reach the disk before the bytes: after a power
+		// cut the name would hold an empty file or NULs.
+		err = s.file.sync()
+	}
+	s.open = false
 	// The close is checked too: NFS reports a full quota no earlier.
-	if cerr := f.Close(); err == nil && cerr != nil && !errors.Is(cerr, syscall.EINTR) {
+	if cerr := s.file.close(); err == nil && cerr != nil && !errors.Is(cerr, syscall.EINTR) {
 		op, err = "close", cerr
 	}
 	if err != nil {
@@ -109,28 +163,8 @@ func (d *Dir) Stage(tag, name string, data []byte, sync bool) (*Staged, error) {
 		// failed fsync the kernel may count the lost pages as clean, and a second
 		// fsync would succeed.
 		s.Discard()
-		return nil, wrap(op, path, err)
 	}
-	return s, nil
-}
-
-// fill writes a new file; op names the step that failed.
-func fill(f *os.File, data []byte, sync bool) (op string, err error) {
-	if err := f.Chmod(0o600); err != nil { // a umask can take bits of the owner too
-		return "chmod", err
-	}
-	if _, err := f.Write(data); err != nil {
-		return "write", err
-	}
-	if sync {
-		// Without this the rename can reach the disk before the bytes: after a power
-		// cut the name would hold an empty file or NULs. File.Sync repeats the call
-		// after EINTR alone, which says that it was not done, not that it failed.
-		if err := f.Sync(); err != nil {
-			return "sync", err
-		}
-	}
-	return "", nil
+	return wrap(op, filepath.Join(s.dir.path, s.name), err)
 }
 
 // Replace gives the staged file its name, in place of a file that has it. It does
@@ -155,6 +189,9 @@ func (s *Staged) Create() error {
 }
 
 func (s *Staged) publish(op string, how func(temp, name string) error) error {
+	if err := s.finish(true); err != nil {
+		return err
+	}
 	err := fs.ErrClosed // published or discarded before
 	if !s.done {
 		err = how(s.temp, s.name)
@@ -169,6 +206,10 @@ func (s *Staged) publish(op string, how func(temp, name string) error) error {
 // Discard removes the temporary file. After Replace or Create succeeded it does
 // nothing, so it may always be deferred.
 func (s *Staged) Discard() {
+	if s.open {
+		s.open = false
+		_ = s.file.close()
+	}
 	if s.done {
 		return
 	}

@@ -170,7 +170,7 @@ func TestTempNeverOpensWhatIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f, err := d.sys.create("taken"); !errors.Is(err, fs.ErrExist) {
-		f.Close()
+		f.close()
 		t.Fatalf("temporary file over another: %v, want ErrExist", err)
 	}
 	want(t, d, "taken", "x")

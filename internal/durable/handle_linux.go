@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"io"
 	"io/fs"
 	"os"
 	"syscall"
@@ -46,11 +47,7 @@ func (h *handle) sync() error { return h.f.Sync() }
 // do calls f with the descriptor, which stays open meanwhile, again after EINTR.
 func (h *handle) do(f func(fd int) error) (err error) {
 	closed := h.conn.Control(func(fd uintptr) {
-		for {
-			if err = f(int(fd)); err != unix.EINTR {
-				return
-			}
-		}
+		err = again(func() error { return f(int(fd)) })
 	})
 	if closed != nil {
 		return fs.ErrClosed
@@ -59,16 +56,66 @@ func (h *handle) do(f func(fd int) error) (err error) {
 }
 
 // create opens a new file for writing.
-func (h *handle) create(name string) (*os.File, error) {
-	var file int
-	err := h.do(func(dir int) (err error) {
-		file, err = unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
+func (h *handle) create(name string) (f file, err error) {
+	err = h.do(func(dir int) error {
+		fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
+		f = file(fd)
 		return err
 	})
-	if err != nil {
-		return nil, err
+	return f, err
+}
+
+// file is a bare descriptor: an os.File would first ask for its flags, and belongs to a
+// poller that regular files do not need.
+type file int
+
+// private gives the file mode 0600, which a umask can have narrowed. Looking is cheaper than
+// setting: that writes the inode.
+func (f file) private() error {
+	var st unix.Stat_t
+	if err := again(func() error { return unix.Fstat(int(f), &st) }); err != nil {
+		return err
 	}
-	return os.NewFile(uintptr(file), name), nil
+	if st.Mode&0o7777 == 0o600 {
+		return nil
+	}
+	return again(func() error { return unix.Fchmod(int(f), 0o600) })
+}
+
+func (f file) write(data []byte) error {
+	for len(data) > 0 {
+		n := 0
+		err := again(func() (err error) {
+			if n, err = unix.Write(int(f), data); n == 0 && err == nil {
+				err = io.ErrShortWrite
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
+}
+
+// sync repeats fsync after EINTR alone, which says that it was not done, not that it failed.
+func (f file) sync() error { return again(func() error { return unix.Fsync(int(f)) }) }
+
+// startWriteback has the file's blocks allocated and written, and does not wait. It is a
+// hint: what fails shows in sync.
+func (f file) startWriteback() {
+	_ = unix.SyncFileRange(int(f), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
+}
+
+func (f file) close() error { return unix.Close(int(f)) }
+
+func again(call func() error) error {
+	for {
+		if err := call(); err != unix.EINTR {
+			return err
+		}
+	}
 }
 
 // replace renames into a folder, in place of what has the new name there.

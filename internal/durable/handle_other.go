@@ -42,13 +42,30 @@ func (h *handle) at(name string) (string, error) {
 }
 
 // create opens a new file for writing.
-func (h *handle) create(name string) (*os.File, error) {
+func (h *handle) create(name string) (file, error) {
 	path, err := h.at(name)
 	if err != nil {
-		return nil, err
+		return file{}, err
 	}
-	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	return file{f}, err
 }
+
+type file struct{ f *os.File }
+
+// private gives the file mode 0600, which a umask can have narrowed.
+func (f file) private() error { return f.f.Chmod(0o600) }
+
+func (f file) write(data []byte) error {
+	_, err := f.f.Write(data)
+	return err
+}
+
+func (f file) sync() error { return f.f.Sync() }
+
+func (f file) startWriteback() {}
+
+func (f file) close() error { return f.f.Close() }
 
 // replace renames into a folder, in place of what has the new name there.
 func (h *handle) replace(from string, to *handle, name string) error {
