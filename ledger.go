@@ -134,7 +134,7 @@ func (s *Store) Close() error {
 	defer s.folders.mu.Unlock()
 	var errs []error
 	for sub, w := range s.folders.open {
-		errs = append(errs, w.dir.Close())
+		errs = append(errs, w.dir.Close(), w.read.Close())
 		delete(s.folders.open, sub)
 	}
 	return errors.Join(errs...)
@@ -223,12 +223,19 @@ type folders struct {
 
 type writable struct {
 	dir  *durable.Dir
+	read *folder.Folder // the same, for reading
 	info fs.FileInfo
 }
 
-// dir returns one of the ledger's folders for writing, and makes it first where it is
-// missing. A folder that was replaced since it was opened is opened anew.
+// dir returns one of the ledger's folders for writing, as [Store.held] does.
 func (s *Store) dir(sub string) (*durable.Dir, error) {
+	w, err := s.held(sub)
+	return w.dir, err
+}
+
+// held returns one of the ledger's folders for reading and writing, and makes it first where
+// it is missing. A folder that was replaced since it was opened is opened anew.
+func (s *Store) held(sub string) (writable, error) {
 	s.folders.mu.Lock()
 	defer s.folders.mu.Unlock()
 	path := s.path(sub)
@@ -239,22 +246,26 @@ func (s *Store) dir(sub string) (*durable.Dir, error) {
 		}
 	}
 	if err != nil {
-		return nil, err
+		return writable{}, err
 	}
 	if w, ok := s.folders.open[sub]; ok && os.SameFile(w.info, info) {
-		return w.dir, nil
+		return w, nil
 	}
 	if err := s.closed.Err(); err != nil {
-		return nil, fs.ErrClosed
+		return writable{}, fs.ErrClosed
 	}
-	d, err := durable.OpenDir(path)
-	if err != nil {
-		return nil, err
+	w := writable{info: info}
+	if w.dir, err = durable.OpenDir(path); err != nil {
+		return writable{}, err
+	}
+	if w.read, err = folder.Open(path); err != nil {
+		w.dir.Close()
+		return writable{}, err
 	}
 	if s.folders.open == nil {
 		s.folders.open = map[string]writable{}
 	}
 	// One that was replaced may be in use still: it is closed when nobody holds it.
-	s.folders.open[sub] = writable{d, info}
-	return d, nil
+	s.folders.open[sub] = w
+	return w, nil
 }

@@ -181,17 +181,24 @@ func isExhausted(err error) bool {
 }
 
 // lookUp finds the row id where it lies. The error is ErrNotFound.
-func (s *Store) lookUp(id string) (*row, string, error) {
+func (s *Store) lookUp(id string) (*row, string, error) { return s.lookUpIn(nil, id) }
+
+// lookUpIn is lookUp for a caller that has sessions/ open.
+func (s *Store) lookUpIn(sessions *folder.Folder, id string) (*row, string, error) {
 	for _, sub := range []string{dirSessions, dirFinished} {
-		f, err := s.open(sub)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, "", fmt.Errorf("ledger: look up %q: %w", id, err)
+		f := sessions
+		if f == nil || sub != dirSessions {
+			opened, err := s.open(sub)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return nil, "", fmt.Errorf("ledger: look up %q: %w", id, err)
+			}
+			defer opened.Close()
+			f = opened
 		}
 		r, err := s.read(f, id+rowExtension, sub == dirSessions)
-		f.Close()
 		if err == nil {
 			return r, sub, nil
 		}

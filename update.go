@@ -93,7 +93,11 @@ func (s *Store) rewrite(ctx context.Context, id string, durably bool, limit int,
 		return Entry{}, err
 	}
 	defer unlock()
-	r, sub, err := s.lookUp(id)
+	sessions, err := s.held(dirSessions)
+	if err != nil {
+		return Entry{}, fmt.Errorf("ledger: look up %q: %w", id, err)
+	}
+	r, sub, err := s.lookUpIn(sessions.read, id)
 	if err != nil {
 		return Entry{}, err
 	}
@@ -105,7 +109,7 @@ func (s *Store) rewrite(ctx context.Context, id string, durably bool, limit int,
 		return p.entry, s.removeRow(sub, id)
 	}
 	if p.write {
-		switch werr := s.writeRow(sub, id, p.data, durably); {
+		switch werr := s.writeRow(sessions.dir, sub, id, p.data, durably); {
 		case werr != nil && !isUnsynced(werr):
 			return Entry{}, werr // the old row is what is on disk
 		case werr != nil:
@@ -165,11 +169,7 @@ func prepare(r *row, limit int, edit func(*Entry) (verdict, error)) (prepared, e
 
 // writeRow replaces a row's file. Temp files are written to sessions/ alone, so that
 // clearing those of dead writers never lists the finished rows.
-func (s *Store) writeRow(sub, id string, data []byte, durably bool) error {
-	d, err := s.dir(dirSessions)
-	if err != nil {
-		return fmt.Errorf("ledger: write %q: %w", id, err)
-	}
+func (s *Store) writeRow(d *durable.Dir, sub, id string, data []byte, durably bool) (err error) {
 	name := id + rowExtension
 	switch {
 	case sub != dirSessions:
@@ -216,62 +216,59 @@ func writeError(id string, err error) error {
 // protected are the members that only events move.
 var protected = []struct {
 	name string
-	get  func(*Entry) any
+	same func(a, b *Entry) bool
 }{
-	{"schemaVersion", func(e *Entry) any { return e.SchemaVersion }},
-	{"ledgerId", func(e *Entry) any { return e.LedgerID }},
-	{"revision", func(e *Entry) any { return e.Revision }},
-	{"epoch", func(e *Entry) any { return e.Epoch }},
-	{"phase", func(e *Entry) any { return e.Phase }},
-	{"lease", func(e *Entry) any { return e.Lease }},
-	{"stateAt", func(e *Entry) any { return e.StateAt }},
-	{"killIntentAt", func(e *Entry) any { return e.KillIntentAt }},
-	{"pid", func(e *Entry) any { return e.PID }},
-	{"pidStartTicks", func(e *Entry) any { return e.PIDStartTicks }},
-	{"bootId", func(e *Entry) any { return e.BootID }},
-	{"hostId", func(e *Entry) any { return e.HostID }},
-	{"pidNamespace", func(e *Entry) any { return e.PIDNamespace }},
-	{"timeNamespace", func(e *Entry) any { return e.TimeNamespace }},
-	{"sessionId", func(e *Entry) any { return e.SessionID }},
-	{"transcriptPath", func(e *Entry) any { return e.TranscriptPath }},
-	{"sessionIds", func(e *Entry) any { return e.SessionIDs }},
-	{"sessionIdsMore", func(e *Entry) any { return e.SessionIDsMore }},
-	{"runtime", func(e *Entry) any { return e.Runtime }}, // part of the conversation's key
-	{"mux", func(e *Entry) any { return e.Mux }},
-	{"tmuxSession", func(e *Entry) any { return e.TmuxSession }},
-	{"tmuxSocket", func(e *Entry) any { return e.TmuxSocket }},
-	{"window", func(e *Entry) any { return e.Window }},
-	{"slot", func(e *Entry) any { return e.Slot }},
-	{"paneId", func(e *Entry) any { return e.PaneID }},
-	{"paneServer", func(e *Entry) any { return e.PaneServer }},
-	{"frozen", func(e *Entry) any { return e.Frozen }},
-	{"restore", func(e *Entry) any { return e.Restore }},
-	{"limit", func(e *Entry) any { return e.Limit }},
-	{"handoffs", func(e *Entry) any { return e.Handoffs }},
-	{"handoffsMore", func(e *Entry) any { return e.HandoffsMore }},
-	{"handoffTarget", func(e *Entry) any { return e.HandoffTarget }},
-	{"endNoted", func(e *Entry) any { return e.EndNoted }},
-	{"rescuing", func(e *Entry) any { return e.Rescuing }},
-	{"finishedAt", func(e *Entry) any { return e.FinishedAt }},
-	{"finishReason", func(e *Entry) any { return e.FinishReason }},
-	{"rescuedAt", func(e *Entry) any { return e.RescuedAt }},
-	{"rescueRef", func(e *Entry) any { return e.RescueRef }},
-	{"rescueCommit", func(e *Entry) any { return e.RescueCommit }},
-	{"rescuedPaths", func(e *Entry) any { return e.RescuedPaths }},
-	{"rescuedPathsMore", func(e *Entry) any { return e.RescuedMore }},
-	{"rescueOmitted", func(e *Entry) any { return e.RescueOmitted }},
-	{"rescueOmittedMore", func(e *Entry) any { return e.OmittedMore }},
-	{"repoRoot", func(e *Entry) any { // part of the place's key, where there is one
-		if e.Window == "" {
-			return ""
-		}
-		return e.placeRoot()
+	{"schemaVersion", func(a, b *Entry) bool { return a.SchemaVersion == b.SchemaVersion }},
+	{"ledgerId", func(a, b *Entry) bool { return a.LedgerID == b.LedgerID }},
+	{"revision", func(a, b *Entry) bool { return a.Revision == b.Revision }},
+	{"epoch", func(a, b *Entry) bool { return a.Epoch == b.Epoch }},
+	{"phase", func(a, b *Entry) bool { return a.Phase == b.Phase }},
+	{"lease", func(a, b *Entry) bool { return reflect.DeepEqual(a.Lease, b.Lease) }},
+	{"stateAt", func(a, b *Entry) bool { return a.StateAt == b.StateAt }},
+	{"killIntentAt", func(a, b *Entry) bool { return a.KillIntentAt == b.KillIntentAt }},
+	{"pid", func(a, b *Entry) bool { return a.PID == b.PID }},
+	{"pidStartTicks", func(a, b *Entry) bool { return reflect.DeepEqual(a.PIDStartTicks, b.PIDStartTicks) }},
+	{"bootId", func(a, b *Entry) bool { return a.BootID == b.BootID }},
+	{"hostId", func(a, b *Entry) bool { return a.HostID == b.HostID }},
+	{"pidNamespace", func(a, b *Entry) bool { return a.PIDNamespace == b.PIDNamespace }},
+	{"timeNamespace", func(a, b *Entry) bool { return a.TimeNamespace == b.TimeNamespace }},
+	{"sessionId", func(a, b *Entry) bool { return a.SessionID == b.SessionID }},
+	{"transcriptPath", func(a, b *Entry) bool { return a.TranscriptPath == b.TranscriptPath }},
+	{"sessionIds", func(a, b *Entry) bool { return reflect.DeepEqual(a.SessionIDs, b.SessionIDs) }},
+	{"sessionIdsMore", func(a, b *Entry) bool { return a.SessionIDsMore == b.SessionIDsMore }},
+	{"runtime", func(a, b *Entry) bool { return a.Runtime == b.Runtime }}, // part of the conversation's key
+	{"mux", func(a, b *Entry) bool { return reflect.DeepEqual(a.Mux, b.Mux) }},
+	{"tmuxSession", func(a, b *Entry) bool { return a.TmuxSession == b.TmuxSession }},
+	{"tmuxSocket", func(a, b *Entry) bool { return a.TmuxSocket == b.TmuxSocket }},
+	{"window", func(a, b *Entry) bool { return a.Window == b.Window }},
+	{"slot", func(a, b *Entry) bool { return a.Slot == b.Slot }},
+	{"paneId", func(a, b *Entry) bool { return a.PaneID == b.PaneID }},
+	{"paneServer", func(a, b *Entry) bool { return a.PaneServer == b.PaneServer }},
+	{"frozen", func(a, b *Entry) bool { return reflect.DeepEqual(a.Frozen, b.Frozen) }},
+	{"restore", func(a, b *Entry) bool { return reflect.DeepEqual(a.Restore, b.Restore) }},
+	{"limit", func(a, b *Entry) bool { return reflect.DeepEqual(a.Limit, b.Limit) }},
+	{"handoffs", func(a, b *Entry) bool { return reflect.DeepEqual(a.Handoffs, b.Handoffs) }},
+	{"handoffsMore", func(a, b *Entry) bool { return a.HandoffsMore == b.HandoffsMore }},
+	{"handoffTarget", func(a, b *Entry) bool { return a.HandoffTarget == b.HandoffTarget }},
+	{"endNoted", func(a, b *Entry) bool { return reflect.DeepEqual(a.EndNoted, b.EndNoted) }},
+	{"rescuing", func(a, b *Entry) bool { return reflect.DeepEqual(a.Rescuing, b.Rescuing) }},
+	{"finishedAt", func(a, b *Entry) bool { return a.FinishedAt == b.FinishedAt }},
+	{"finishReason", func(a, b *Entry) bool { return a.FinishReason == b.FinishReason }},
+	{"rescuedAt", func(a, b *Entry) bool { return a.RescuedAt == b.RescuedAt }},
+	{"rescueRef", func(a, b *Entry) bool { return a.RescueRef == b.RescueRef }},
+	{"rescueCommit", func(a, b *Entry) bool { return a.RescueCommit == b.RescueCommit }},
+	{"rescuedPaths", func(a, b *Entry) bool { return reflect.DeepEqual(a.RescuedPaths, b.RescuedPaths) }},
+	{"rescuedPathsMore", func(a, b *Entry) bool { return a.RescuedMore == b.RescuedMore }},
+	{"rescueOmitted", func(a, b *Entry) bool { return reflect.DeepEqual(a.RescueOmitted, b.RescueOmitted) }},
+	{"rescueOmittedMore", func(a, b *Entry) bool { return a.OmittedMore == b.OmittedMore }},
+	{"repoRoot", func(a, b *Entry) bool { // part of the place's key, where there is one
+		return a.Window == "" && b.Window == "" || a.placeRoot() == b.placeRoot()
 	}},
 }
 
 func checkProtected(before, after *Entry) error {
 	for _, p := range protected {
-		if !reflect.DeepEqual(p.get(before), p.get(after)) {
+		if !p.same(before, after) {
 			return &ProtectedFieldError{Field: p.name}
 		}
 	}

@@ -423,3 +423,53 @@ func TestHolders(t *testing.T) {
 		t.Errorf("holders in a folder that is not there: %v, %v", held, err)
 	}
 }
+
+// What is not known to be free is not taken without a wait, and nothing is left open.
+func TestTryLock(t *testing.T) {
+	s := NewSet(t.TempDir(), "")
+	fds := descriptors(t)
+	refused := func(why, name string) {
+		t.Helper()
+		if unlock, ok := s.TryLock(name); ok {
+			t.Errorf("taken: %s", why)
+			unlock()
+		}
+	}
+	refused("no file", "000")
+	refused("no name", "../000")
+	lock(t, s, "000")() // which makes the file
+	unlock, ok := s.TryLock("000")
+	if !ok {
+		t.Fatal("a free lock is not taken")
+	}
+	refused("held in this process", "000")
+	other := NewSet(s.dir, "")
+	if unlock, ok := other.TryLock("000"); ok {
+		unlock()
+		t.Error("held by another set")
+	}
+	if pid, ok := s.Holder("000"); !ok || pid != os.Getpid() {
+		t.Errorf("holder %d, %t", pid, ok)
+	}
+	unlock()
+	unlock() // does no harm
+	_, letGo := holder(t, s.dir)
+	refused("held by another process", "000")
+	letGo()
+	await(t, "the lock is free", func() bool {
+		unlock, ok := s.TryLock("000")
+		if ok {
+			unlock()
+		}
+		return ok
+	})
+	if err := os.Symlink("000", filepath.Join(s.dir, "001")); err != nil {
+		t.Fatal(err)
+	}
+	refused("a link", "001")
+	if err := os.Chmod(filepath.Join(s.dir, "000"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	refused("a mode that the wait corrects", "000")
+	await(t, "no descriptor is left", func() bool { return descriptors(t) <= fds+2 })
+}

@@ -1,0 +1,33 @@
+package flock
+
+import (
+	"io"
+
+	"golang.org/x/sys/unix"
+)
+
+// descriptor is a lock file with its lock.
+type descriptor int
+
+// Close frees the lock before it closes: a child that was forked at this moment has the
+// descriptor too, until it starts its program.
+func (d descriptor) Close() error {
+	_ = unix.Flock(int(d), unix.LOCK_UN)
+	return unix.Close(int(d))
+}
+
+// try takes the lock of a file that is there and that nobody holds, without waiting, which
+// lockedfile cannot: its wait needs a goroutine, and a hand-over from that one costs as much
+// as the rest of an update's processor time. Anything unusual is left to the wait.
+func try(path string) (io.Closer, bool) {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, false
+	}
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) == nil && st.Mode == unix.S_IFREG|0o600 && unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil {
+		return descriptor(fd), true
+	}
+	unix.Close(fd)
+	return nil, false
+}
