@@ -338,7 +338,7 @@ func (l *launching) giveUp(ctx context.Context, why error) (Entry, error) {
 		switch {
 		case errors.Is(getErr, ErrNotFound):
 			return Entry{}, why
-		case err != nil, getErr != nil, e.Lease == nil, try == giveUpTries:
+		case err != nil && !errors.Is(err, ErrUnknown), getErr != nil, e.Lease == nil, try == giveUpTries:
 			return e, errors.Join(why, err)
 		}
 		// A process that was just starting a program could not be read.

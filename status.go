@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"errors"
+	"reflect"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -51,8 +53,19 @@ func (st Status) MarshalJSON() ([]byte, error) {
 	if st.PID != 0 {
 		shown.PID = &st.PID
 	}
-	return json.Marshal(shown, showOptions)
+	return json.Marshal(shown, showOptions())
 }
+
+// showOptions are for what goes out beside rows: there a count of 0 is a count.
+var showOptions = sync.OnceValue(func() json.Options {
+	token := func(enc *jsontext.Encoder, t jsontext.Token) error { return enc.WriteToken(t) }
+	return json.WithMarshalers(json.JoinMarshalers(
+		json.MarshalToFunc(func(enc *jsontext.Encoder, s string) error { return token(enc, textToken(s)) }),
+		json.MarshalToFunc(func(enc *jsontext.Encoder, t time.Time) error { return token(enc, timeToken(t)) }),
+		json.MarshalToFunc(encodeMux),
+		json.MarshalToFunc(func(enc *jsontext.Encoder, p ProcessID) error { return encodeObject(enc, reflect.ValueOf(&p).Elem()) }),
+	))
+})
 
 // plainStatus has Status's members and none of its methods.
 type plainStatus Status

@@ -14,7 +14,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -186,49 +185,6 @@ func each(v reflect.Value, f func(reflect.Value)) {
 			for i := range v.NumField() {
 				each(v.Field(i), f)
 			}
-		}
-	}
-}
-
-// needsCare may say yes too often, never no where the quick way reads something else.
-func TestQuickDecodingReadsTheSame(t *testing.T) {
-	plain := benchRow("row")
-	if data, err := encodeEntry(&plain); err != nil || needsCare(data) {
-		t.Errorf("a plain row is not read quickly: %v", err)
-	}
-	rows := []string{`{"schemaVersion":1,"ledgerId":"a","mux":{"kind":"tmux","new":2.50},"rescuedPaths":["a","b"]}`}
-	full := fullEntry(t, "row")
-	v := reflect.ValueOf(&full).Elem()
-	for i := range v.NumField() - 1 { // without those that are unknown
-		one := Entry{SchemaVersion: 1, LedgerID: "row", Phase: PhaseLive}
-		reflect.ValueOf(&one).Elem().Field(i).Set(v.Field(i))
-		each(reflect.ValueOf(&one).Elem(), func(v reflect.Value) {
-			if v.Type() == reflect.TypeFor[string]() {
-				v.SetString(strings.ReplaceAll(v.String(), "\"", ""))
-			}
-		})
-		if one.SchemaVersion != 1 || one.LedgerID == "" || one.Lease != nil && one.Lease.Op == OpNone {
-			continue
-		}
-		data, err := encodeEntry(&one)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rows = append(rows, string(data))
-	}
-	for _, data := range rows {
-		var quick, careful Entry
-		if needsCare([]byte(data)) {
-			continue
-		}
-		if err := unmarshalEntry([]byte(data), &quick); err != nil {
-			t.Fatal(err)
-		}
-		if err := jsonv2.Unmarshal([]byte(data), (*plainEntry)(&careful), decodeOptions); err != nil {
-			t.Fatal(err)
-		}
-		if !reflect.DeepEqual(quick, careful) {
-			t.Errorf("%s\nquickly %+v\ncarefully %+v", data, quick, careful)
 		}
 	}
 }
