@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/sessionledger/ledger/internal/runtimes"
 )
 
 // Create writes the birth record of a session: e says what is known of it, birth is
@@ -70,6 +72,9 @@ func (s *Store) newRow(e Entry) (Entry, error) {
 	row := e.clone()
 	if row.Runtime == "" {
 		return Entry{}, fmt.Errorf("ledger: create: %w: no runtime", ErrInvalid)
+	}
+	if row.SessionID != "" && !runtimes.ValidID(row.SessionID) {
+		return Entry{}, fmt.Errorf("ledger: create: %w: %.140q is no conversation id", ErrInvalid, row.SessionID)
 	}
 	row.SessionID, row.TranscriptPath, row.Window, row.Slot = "", "", "", 0
 	if row.LedgerID != "" {

@@ -48,6 +48,9 @@ func (h *Host) lookThrough(opts LaunchOptions) (*launchable, error) {
 	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("ledger: launch: %w: "+format, append([]any{ErrInvalid}, args...)...)
 	}
+	if opts.SessionID != "" && !runtimes.ValidID(opts.SessionID) {
+		return nil, invalid("%.140q is no conversation id", opts.SessionID)
+	}
 	rts := h.Store.runtimes
 	if len(l.argv) == 0 && opts.Runtime == "" {
 		return nil, invalid("neither a runtime nor a command")

@@ -19,12 +19,15 @@ var (
 
 const maxID = 255
 
-// ValidID reports whether id may stand in a command line: it does not begin
-// with a dash, and has no control character, no white space, nothing that is
-// not UTF-8, and at most 255 bytes.
+// ValidID reports whether id can be a conversation's: it may stand in a command
+// line and be a file's name. It does not begin with a dash, is neither "." nor
+// "..", and has no path separator, no control character, no white space, nothing
+// that is not UTF-8, and at most 255 bytes.
 func ValidID(id string) bool {
-	return id != "" && len(id) <= maxID && id[0] != '-' && utf8.ValidString(id) &&
-		!strings.ContainsFunc(id, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) })
+	return id != "" && len(id) <= maxID && id[0] != '-' && id != "." && id != ".." && utf8.ValidString(id) &&
+		!strings.ContainsFunc(id, func(r rune) bool {
+			return r == '/' || r == '\\' || unicode.IsControl(r) || unicode.IsSpace(r)
+		})
 }
 
 // ResumeArgs are the arguments after the program's name that resume the
