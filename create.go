@@ -70,8 +70,8 @@ func (s *Store) Create(ctx context.Context, e Entry, birth Event) (Entry, error)
 // newRow fills in what every row has, and keeps what only events move out of it.
 func (s *Store) newRow(e Entry) (Entry, error) {
 	row := e.clone()
-	if row.Runtime == "" {
-		return Entry{}, fmt.Errorf("ledger: create: %w: no runtime", ErrInvalid)
+	if err := checkRuntime(row.Runtime); err != nil {
+		return Entry{}, err
 	}
 	if row.SessionID != "" && !runtimes.ValidID(row.SessionID) {
 		return Entry{}, fmt.Errorf("ledger: create: %w: %.140q is no conversation id", ErrInvalid, row.SessionID)

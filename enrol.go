@@ -57,6 +57,9 @@ func (s *Store) Enrol(ctx context.Context, pid int, opts *EnrolOptions) (row Ent
 		return Entry{}, false, fmt.Errorf("ledger: enrol process %d: %w: %w", pid, ErrUnknown, err)
 	}
 	if o.Runtime != "" {
+		if err := checkRuntime(o.Runtime); err != nil {
+			return Entry{}, false, err
+		}
 		if q, ok := p.snap.Get(pid); ok && (pid == 1 || q.Kernel || isTmuxServer(q) || runtimes.Wrapper(q.Args)) {
 			return Entry{}, false, fmt.Errorf("ledger: enrol: %w: process %d (%.40q) runs other programs, and is no session", ErrInvalid, pid, q.Comm)
 		}

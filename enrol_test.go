@@ -782,6 +782,54 @@ func TestResolveAPidWithoutStartTicks(t *testing.T) {
 	}
 }
 
+// A runtime's name begins ids and so file names: what cannot is refused wherever a name
+// comes in, before anything is written.
+func TestRuntimeNamesArePlain(t *testing.T) {
+	s, home, pids := hookTree(t, "claude", nil)
+	for _, name := range []string{"x.lock", "a b", "../x", "a/b", ".x", "-x", "a..b", "x\x00", "ä", "x\n", strings.Repeat("x", maxID-len(idTail)+1)} {
+		if _, err := NewID(name, time.Now()); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%.20q: id: %v", name, err)
+		}
+		if _, _, err := s.Enrol(t.Context(), pids["agent"], &EnrolOptions{Runtime: name}); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%.20q: enrol: %v", name, err)
+		}
+		if _, err := s.Create(t.Context(), Entry{LedgerID: "row", Runtime: name}, BeginCreate(self(t))); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%.20q: create: %v", name, err)
+		}
+		h := &Host{Store: s}
+		opts := LaunchOptions{Runtime: name, Argv: []string{"false"}, Dir: home} // which, in the place of this test, fails it
+		if _, err := h.Launch(t.Context(), opts); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%.20q: launch: %v", name, err)
+		}
+		if err := h.Exec(t.Context(), opts); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%.20q: exec: %v", name, err)
+		}
+		if r := deliver(t, s, name, pids["hook"], `{"event":"start","session_id":"c-1"}`); r.LedgerID != "" {
+			t.Errorf("%.20q: hook: %+v", name, r)
+		}
+		if got := plainName(name); checkRuntime(got) != nil {
+			t.Errorf("%.20q: a program's name becomes %q", name, got)
+		}
+	}
+	if rows := rowsByID(t, s); len(rows) > 0 {
+		t.Errorf("rows: %v", rows)
+	}
+	longest := strings.Repeat("x", maxID-len(idTail))
+	if id, err := NewID(longest, time.Now()); err != nil || checkID(id) != nil {
+		t.Errorf("%q: %v", id, err)
+	}
+
+	shims := t.TempDir()
+	for _, name := range []string{"x.lock", "a b", "mine"} {
+		if err := os.Symlink(os.Args[0], filepath.Join(shims, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if set, err := RuntimesFromShims(shims, os.Args[0]); err != nil || !slices.Equal(set.Names(), []string{"mine"}) {
+		t.Errorf("from shims: %v, %v", set.Names(), err)
+	}
+}
+
 func TestEnrolRefusesWhatRunsOthers(t *testing.T) {
 	s, _ := treeStore(t)
 	env := treeEnv(t.TempDir())

@@ -253,7 +253,7 @@ func (h *hook) above() (p *pass, at int, err error) {
 		return nil, 0, fmt.Errorf("ledger: hook: %w: %w", ErrUnknown, err)
 	}
 	p.gitWait = h.look
-	if _, known := p.runtimes.Lookup(h.runtime); !known && isPlainID(h.runtime) && runtimes.CanBeRuntime(h.runtime) {
+	if _, known := p.runtimes.Lookup(h.runtime); !known && checkRuntime(h.runtime) == nil && runtimes.CanBeRuntime(h.runtime) {
 		p.runtimes = p.runtimes.With(Runtime{Name: h.runtime})
 	}
 	if at = p.nearest(h.runtime, h.opts.PID); at < 0 {

@@ -72,6 +72,9 @@ func (h *Host) lookThrough(opts LaunchOptions) (*launchable, error) {
 	}
 	name, session := rts.Match(l.argv, nil)
 	l.runtime = orElse(opts.Runtime, orElse(name, plainName(filepath.Base(l.argv[0]))))
+	if err := checkRuntime(l.runtime); err != nil {
+		return nil, err
+	}
 	l.service = name != "" && name == l.runtime && !session
 	if l.env == nil {
 		l.env = os.Environ()
@@ -125,6 +128,9 @@ func plainName(name string) string {
 	name = strings.TrimLeft(name, "-._")
 	if len(name) > longest {
 		name = name[:longest]
+	}
+	for strings.HasSuffix(name, ".lock") {
+		name = strings.TrimSuffix(name, ".lock")
 	}
 	return orElse(name, "agent")
 }
