@@ -217,11 +217,14 @@ func (en *enroller) adopt(ctx context.Context, i int) (row Entry, adopted bool, 
 		}
 		return Entry{}, false, en.failed(m, err)
 	case matchHeld:
-		sentinel := ErrLeaseHeld
-		if held, getErr := en.store.Get(ctx, m.row); getErr == nil && held.Lease == nil {
-			sentinel = ErrIllegal
+		switch held, err := en.store.Get(ctx, m.row); {
+		case err != nil:
+			return Entry{}, false, en.failed(m, ErrLeaseHeld)
+		case held.Lease == nil:
+			return Entry{}, false, en.failed(m, ErrIllegal)
+		default:
+			return Entry{}, false, en.store.leaseHeld(held.Lease, en.failed(m, ErrLeaseHeld))
 		}
-		return Entry{}, false, en.failed(m, sentinel)
 	default:
 		return Entry{}, false, en.failed(m, ErrUnknown)
 	}

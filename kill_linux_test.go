@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,6 +40,49 @@ func agentRow(t *testing.T, s *Store, dir, script string) (Entry, *exec.Cmd) {
 func fileExists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
+}
+
+// Whoever is refused for a lease learns whose it is, and when it ends.
+func TestALeaseInTheWayNamesItsHolder(t *testing.T) {
+	clock := bootedClock{newClock()}
+	s := newStore(t, &Options{Clock: clock})
+	gone, cmd := startProcess(t)
+	endProcess(cmd)
+	away := self(t)
+	away.HostID = "elsewhere"
+	for i, tt := range []struct {
+		owner ProcessID
+		after time.Duration
+		seen  Verdict
+		stale Answer
+		left  time.Duration
+		says  string
+	}{
+		{self(t), time.Hour, Running, No, 0, ", which runs"},
+		{gone, 20 * time.Second, Gone, No, 40 * time.Second, ", which is gone: the lease is held for another 40s"},
+		{gone, time.Minute, Gone, Yes, 0, ", which has left it: the lease is stale"},
+		{away, time.Hour, Unknown, Unsure, 0, ", of which it is not known whether it runs"},
+	} {
+		e, _ := enrolled(t, s, Entry{LedgerID: fmt.Sprint("row", i)})
+		apply(t, s, e.LedgerID, IntendKill())
+		apply(t, s, e.LedgerID, BeginKill(tt.owner))
+		clock.advance(tt.after)
+		_, _, err := s.Apply(t.Context(), e.LedgerID, BeginKill(self(t)))
+		var held *LeaseHeldError
+		if !errors.As(err, &held) || !errors.Is(err, ErrLeaseHeld) {
+			t.Fatalf("%d: %v", i, err)
+		}
+		if held.Op != OpKill || !held.Owner.Same(tt.owner) || held.Seen != tt.seen || held.Stale != tt.stale || held.Left != tt.left {
+			t.Errorf("%d: %+v", i, held)
+		}
+		if text := fmt.Sprintf("kill is in flight, by process %d%s", tt.owner.PID, tt.says); !strings.HasSuffix(err.Error(), text) {
+			t.Errorf("%d: %v", i, err)
+		}
+		_, _, err = s.Apply(t.Context(), e.LedgerID, TakeOver(self(t)))
+		if tt.stale != Yes && !errors.As(err, &held) {
+			t.Errorf("%d: taken over: %v", i, err)
+		}
+	}
 }
 
 func TestKillEndsEvenAnAgentThatIgnoresSignals(t *testing.T) {

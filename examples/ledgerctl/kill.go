@@ -156,7 +156,7 @@ func reconcile(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) 
 			return nil
 		}
 		if len(rows) == 0 {
-			fmt.Fprintln(a.stdout, "Nothing is in mid-operation.")
+			fmt.Fprintln(a.stdout, "Nothing has to be settled.")
 			return nil
 		}
 		a.table(a.stdout, []string{"ID", "ACTION", "OUTCOME", "WHY"}, rows)
