@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -310,5 +312,42 @@ func TestKillOfWhatIsOver(t *testing.T) {
 	}
 	if _, err := h.Kill(ctx, "claude-none", KillOptions{}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("unknown: %v", err)
+	}
+}
+
+// A hosted session's own tmux server sits in its folder as well, and is nothing that was
+// left alone. What a person started there is, in a window of that server or elsewhere.
+func TestKillDoesNotReportTheSessionsOwnServer(t *testing.T) {
+	b := newBed(t)
+	t.Chdir(b.dir) // the server's folder is that of whoever starts it
+	stranger := startShell(t, b.dir)
+	e := b.launch(LaunchOptions{Runtime: "claude"})
+	pane, err := exec.Command("tmux", "-S", e.Mux.Socket, "new-window", "-d", "-P", "-F", "#{pane_pid}", "-c", b.dir, "exec sleep 1000").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	window, err := strconv.Atoi(strings.TrimSpace(string(pane)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range []int{window, e.PaneServer.PID} {
+		await(t, "it is in the folder", func() bool {
+			cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+			return err == nil && cwd == e.Cwd
+		})
+	}
+	done, err := b.h.Kill(t.Context(), e.LedgerID, KillOptions{End: quick})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var near []int
+	for _, p := range done.Near {
+		near = append(near, p.PID)
+	}
+	want := []int{stranger.Process.Pid, window}
+	slices.Sort(near)
+	slices.Sort(want)
+	if !slices.Equal(near, want) || b.s.procs.verdict(e.PaneServer) != Running {
+		t.Errorf("left alone: %v, want %v without the server %d", near, want, e.PaneServer.PID)
 	}
 }
