@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,7 +72,7 @@ func (h *Host) lookThrough(opts LaunchOptions) (*launchable, error) {
 		return nil, invalid("%v", err)
 	}
 	name, session := rts.Match(l.argv, nil)
-	l.runtime = orElse(opts.Runtime, orElse(name, plainName(filepath.Base(l.argv[0]))))
+	l.runtime = cmp.Or(opts.Runtime, name, plainName(filepath.Base(l.argv[0])))
 	if err := checkRuntime(l.runtime); err != nil {
 		return nil, err
 	}
@@ -132,7 +133,7 @@ func plainName(name string) string {
 	for strings.HasSuffix(name, ".lock") {
 		name = strings.TrimSuffix(name, ".lock")
 	}
-	return orElse(name, "agent")
+	return cmp.Or(name, "agent")
 }
 
 // getenv looks a variable up in an environment, where the last one counts.
