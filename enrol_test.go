@@ -409,6 +409,16 @@ func TestScriptAndItsNativeBuildAreOneSession(t *testing.T) {
 	}
 }
 
+// resolved is what a pass says of the process of a row.
+func resolved(t *testing.T, s *Store, p *pass, row Entry) resolution {
+	t.Helper()
+	rows, err := s.rowsOf(p, []Entry{row})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.resolve(s.procs, &row, rows)
+}
+
 func TestResolveStoppedZombieAndGone(t *testing.T) {
 	s, home := treeStore(t)
 	env := treeEnv(home)
@@ -422,14 +432,7 @@ func TestResolveStoppedZombieAndGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	row := mustEnrol(t, s, pids["sleep"], nil)
-	resolve := func() resolution {
-		p := treePass(t, s)
-		rows, err := s.rowsOf(p, []Entry{row})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p.resolve(s.procs, &row, rows)
-	}
+	resolve := func() resolution { return resolved(t, s, treePass(t, s), row) }
 	if r := resolve(); r.verdict != Running || r.process.PID != pids["sleep"] {
 		t.Fatalf("%+v", r)
 	}
@@ -457,11 +460,7 @@ func TestResolveStoppedZombieAndGone(t *testing.T) {
 	}
 	p := treePass(t, s)
 	p.whole, p.partial = false, "for the test"
-	rows, err := s.rowsOf(p, []Entry{row})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r := p.resolve(s.procs, &row, rows); r.verdict != Unknown || !strings.Contains(r.why, "for the test") {
+	if r := resolved(t, s, p, row); r.verdict != Unknown || !strings.Contains(r.why, "for the test") {
 		t.Errorf("incomplete view: %+v", r)
 	}
 }
@@ -481,11 +480,7 @@ func TestResolveARowThatNeverHadAProcess(t *testing.T) {
 			p.carrying(envID, id)
 			p.bears.known = true // another user's agents may run beside the test
 		}
-		rows, err := s.rowsOf(p, []Entry{row})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p.resolve(s.procs, &row, rows)
+		return resolved(t, s, p, row)
 	}
 	// A process of the machine that is just starting a program may be one that carries the
 	// id: that is not known, until it has started.
@@ -543,14 +538,7 @@ func TestResolveByACarrierWithoutARow(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	resolve := func() resolution {
-		p := treePass(t, s)
-		rows, err := s.rowsOf(p, []Entry{row})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p.resolve(s.procs, &row, rows)
-	}
+	resolve := func() resolution { return resolved(t, s, treePass(t, s), row) }
 	if r := resolve(); r.verdict != Running || r.process.PID != pids["left"] {
 		t.Errorf("a carrier of its runtime is left: %+v", r)
 	}
@@ -653,9 +641,7 @@ func init() {
 
 // Case 30.
 func TestPidReuseInAPidNamespace(t *testing.T) {
-	if os.Geteuid() != 0 && os.Getenv("CI") != "true" {
-		t.Skip("mounting proc needs root")
-	}
+	need(t, os.Geteuid() == 0, "root, to mount proc")
 	inNamespace(t, syscall.CLONE_NEWPID|syscall.CLONE_NEWNS, "reuse", t.TempDir())
 }
 
