@@ -136,6 +136,8 @@ func (s *Store) applyLocked(ctx context.Context, id string, ev Event, seen ahead
 		switch {
 		case err != nil && write:
 			return unchanged, recordedError{err}
+		case errors.Is(err, ErrLeaseHeld) && e.Lease != nil:
+			return unchanged, s.leaseHeld(e.Lease, err)
 		case err != nil || out != Applied:
 			return unchanged, err
 		case held != nil && c.kind == claimProcess:

@@ -19,17 +19,14 @@ func argumentIDs(table runtimes.Table, s runtimes.Spec, args []string) []string 
 	var created, resumed []string
 	for i, a := range args {
 		for _, flag := range s.IDFlags {
-			if flag.Value == runtimes.NoValue {
-				continue
-			}
-			value, inline := strings.CutPrefix(a, flag.Name+"=")
+			value, inline := strings.CutPrefix(a, flag+"=")
 			if !inline {
-				if a != flag.Name || i+1 == len(args) {
+				if a != flag || i+1 == len(args) {
 					continue
 				}
 				value = args[i+1]
 			}
-			if flag.Name == "--session-id" {
+			if flag == "--session-id" {
 				created = append(created, value)
 			} else {
 				resumed = append(resumed, value)

@@ -3,6 +3,8 @@ package ledger
 import (
 	"context"
 	"errors"
+
+	"github.com/sessionledger/ledger/internal/runtimes"
 )
 
 // bindConversation makes a conversation the row's, with its source. Where another open
@@ -13,7 +15,7 @@ import (
 func (s *Store) bindConversation(ctx context.Context, row Entry, c conversation) (Entry, error) {
 	ev := Claim(c.id, c.source)
 	ev.TranscriptPath, ev.ProcessKey = c.path, row.Process().Key()
-	if row.SessionID == c.id && (c.path == "" || row.TranscriptPath == c.path) {
+	if row.SessionID == c.id && (c.path == "" || row.TranscriptPath == c.path) || !runtimes.ValidID(c.id) {
 		return row, nil
 	}
 	from, err := s.succeed(ctx, row, c.id)

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -74,7 +75,7 @@ func Classify(e Entry, ev Evidence, now time.Time) Status {
 func decideState(e *Entry, ev *Evidence, st *Status, now time.Time) (Liveness, string) {
 	switch {
 	case e.Phase == PhaseFinished:
-		return LivenessFinished, orElse(e.FinishReason, "finished")
+		return LivenessFinished, cmp.Or(e.FinishReason, "finished")
 	case e.Lease != nil:
 		return LivenessInFlight, inFlightReason(st.Lease, now)
 	case e.Phase == PhaseFrozen:
@@ -88,7 +89,7 @@ func decideState(e *Entry, ev *Evidence, st *Status, now time.Time) (Liveness, s
 	case ev.Process == Gone && e.PID == 0 && ev.Launcher != Gone:
 		return LivenessUnknown, "it never had a process, and its launcher is not known"
 	case ev.Process == Unknown:
-		return LivenessUnknown, orElse(ev.ProcessWhy, "whether its process runs could not be found out")
+		return LivenessUnknown, cmp.Or(ev.ProcessWhy, "whether its process runs could not be found out")
 	case ev.Process == Gone:
 		return LivenessOrphaned, orphanedReason(e, ev)
 	case ev.Mux == MuxDetached:
@@ -218,11 +219,11 @@ func (ev *Evidence) text(e *Entry, now time.Time) string {
 	var seen []string
 	switch ev.Process {
 	case Running:
-		seen = append(seen, orElse(ev.ProcessWhy, fmt.Sprintf("process %d runs", ev.ProcessID.PID)))
+		seen = append(seen, cmp.Or(ev.ProcessWhy, fmt.Sprintf("process %d runs", ev.ProcessID.PID)))
 	case Gone:
-		seen = append(seen, orElse(ev.ProcessWhy, "no process of it is left"))
+		seen = append(seen, cmp.Or(ev.ProcessWhy, "no process of it is left"))
 	default:
-		seen = append(seen, orElse(ev.ProcessWhy, "the process could not be resolved"))
+		seen = append(seen, cmp.Or(ev.ProcessWhy, "the process could not be resolved"))
 	}
 	switch ev.Mux {
 	case MuxAttached:

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -193,7 +194,7 @@ func (sw *sweeper) rescue(ctx context.Context, id string) bool {
 		return sw.locked(func() bool { return sw.cur.retired(id, paceRescue) })
 	}
 	opts := sw.opts.Rescue
-	opts.Timeout = orDefault(opts.Timeout, rescueTimeout)
+	opts.Timeout = cmp.Or(opts.Timeout, rescueTimeout)
 	r, err := Rescue(ctx, sw.s, id, opts)
 	var locked *LockTimeoutError
 	switch {

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/sessionledger/ledger/internal/runtimes"
 )
 
 // Create writes the birth record of a session: e says what is known of it, birth is
@@ -68,8 +70,11 @@ func (s *Store) Create(ctx context.Context, e Entry, birth Event) (Entry, error)
 // newRow fills in what every row has, and keeps what only events move out of it.
 func (s *Store) newRow(e Entry) (Entry, error) {
 	row := e.clone()
-	if row.Runtime == "" {
-		return Entry{}, fmt.Errorf("ledger: create: %w: no runtime", ErrInvalid)
+	if err := checkRuntime(row.Runtime); err != nil {
+		return Entry{}, err
+	}
+	if row.SessionID != "" && !runtimes.ValidID(row.SessionID) {
+		return Entry{}, fmt.Errorf("ledger: create: %w: %.140q is no conversation id", ErrInvalid, row.SessionID)
 	}
 	row.SessionID, row.TranscriptPath, row.Window, row.Slot = "", "", "", 0
 	if row.LedgerID != "" {

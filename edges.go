@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -69,7 +70,7 @@ func (e Edge) Text() string {
 			text += "; resume brings its conversation back"
 		}
 	case string(LivenessFinished):
-		text = who + " has ended: " + orElse(row.FinishReason, "finished")
+		text = who + " has ended: " + cmp.Or(row.FinishReason, "finished")
 	case string(LivenessDetached):
 		text = who + " runs, and nobody looks at it: attach shows it"
 	case string(LivenessFrozen):
@@ -130,7 +131,7 @@ func EdgesText(edges []Edge) string {
 	for _, e := range edges {
 		if n := count[e.To]; n > 0 {
 			count[e.To] = 0
-			parts = append(parts, fmt.Sprintf("%d %s", n, orElse(said[e.To], "are "+strings.ToLower(e.To))))
+			parts = append(parts, fmt.Sprintf("%d %s", n, cmp.Or(said[e.To], "are "+strings.ToLower(e.To))))
 		}
 	}
 	return transcript.Clean(fmt.Sprintf("Sessions: %s", strings.Join(parts, ", ")), maxEdgeText)

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,9 +23,9 @@ type EndOptions struct {
 // stages are the signals in their order, each with its patience.
 func (o EndOptions) stages() []stage {
 	return []stage{
-		{syscall.SIGHUP, orDefault(o.Hangup, 2*time.Second)},
-		{syscall.SIGTERM, orDefault(o.Term, 3*time.Second)},
-		{syscall.SIGKILL, orDefault(o.Kill, 5*time.Second)},
+		{syscall.SIGHUP, cmp.Or(o.Hangup, 2*time.Second)},
+		{syscall.SIGTERM, cmp.Or(o.Term, 3*time.Second)},
+		{syscall.SIGKILL, cmp.Or(o.Kill, 5*time.Second)},
 	}
 }
 

@@ -57,6 +57,9 @@ func (s *Store) Enrol(ctx context.Context, pid int, opts *EnrolOptions) (row Ent
 		return Entry{}, false, fmt.Errorf("ledger: enrol process %d: %w: %w", pid, ErrUnknown, err)
 	}
 	if o.Runtime != "" {
+		if err := checkRuntime(o.Runtime); err != nil {
+			return Entry{}, false, err
+		}
 		if q, ok := p.snap.Get(pid); ok && (pid == 1 || q.Kernel || isTmuxServer(q) || runtimes.Wrapper(q.Args)) {
 			return Entry{}, false, fmt.Errorf("ledger: enrol: %w: process %d (%.40q) runs other programs, and is no session", ErrInvalid, pid, q.Comm)
 		}
@@ -214,11 +217,14 @@ func (en *enroller) adopt(ctx context.Context, i int) (row Entry, adopted bool, 
 		}
 		return Entry{}, false, en.failed(m, err)
 	case matchHeld:
-		sentinel := ErrLeaseHeld
-		if held, getErr := en.store.Get(ctx, m.row); getErr == nil && held.Lease == nil {
-			sentinel = ErrIllegal
+		switch held, err := en.store.Get(ctx, m.row); {
+		case err != nil:
+			return Entry{}, false, en.failed(m, ErrLeaseHeld)
+		case held.Lease == nil:
+			return Entry{}, false, en.failed(m, ErrIllegal)
+		default:
+			return Entry{}, false, en.store.leaseHeld(held.Lease, en.failed(m, ErrLeaseHeld))
 		}
-		return Entry{}, false, en.failed(m, sentinel)
 	default:
 		return Entry{}, false, en.failed(m, ErrUnknown)
 	}

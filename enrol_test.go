@@ -409,6 +409,16 @@ func TestScriptAndItsNativeBuildAreOneSession(t *testing.T) {
 	}
 }
 
+// resolved is what a pass says of the process of a row.
+func resolved(t *testing.T, s *Store, p *pass, row Entry) resolution {
+	t.Helper()
+	rows, err := s.rowsOf(p, []Entry{row})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.resolve(s.procs, &row, rows)
+}
+
 func TestResolveStoppedZombieAndGone(t *testing.T) {
 	s, home := treeStore(t)
 	env := treeEnv(home)
@@ -422,14 +432,7 @@ func TestResolveStoppedZombieAndGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	row := mustEnrol(t, s, pids["sleep"], nil)
-	resolve := func() resolution {
-		p := treePass(t, s)
-		rows, err := s.rowsOf(p, []Entry{row})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p.resolve(s.procs, &row, rows)
-	}
+	resolve := func() resolution { return resolved(t, s, treePass(t, s), row) }
 	if r := resolve(); r.verdict != Running || r.process.PID != pids["sleep"] {
 		t.Fatalf("%+v", r)
 	}
@@ -457,11 +460,7 @@ func TestResolveStoppedZombieAndGone(t *testing.T) {
 	}
 	p := treePass(t, s)
 	p.whole, p.partial = false, "for the test"
-	rows, err := s.rowsOf(p, []Entry{row})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r := p.resolve(s.procs, &row, rows); r.verdict != Unknown || !strings.Contains(r.why, "for the test") {
+	if r := resolved(t, s, p, row); r.verdict != Unknown || !strings.Contains(r.why, "for the test") {
 		t.Errorf("incomplete view: %+v", r)
 	}
 }
@@ -481,11 +480,7 @@ func TestResolveARowThatNeverHadAProcess(t *testing.T) {
 			p.carrying(envID, id)
 			p.bears.known = true // another user's agents may run beside the test
 		}
-		rows, err := s.rowsOf(p, []Entry{row})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p.resolve(s.procs, &row, rows)
+		return resolved(t, s, p, row)
 	}
 	// A process of the machine that is just starting a program may be one that carries the
 	// id: that is not known, until it has started.
@@ -543,14 +538,7 @@ func TestResolveByACarrierWithoutARow(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	resolve := func() resolution {
-		p := treePass(t, s)
-		rows, err := s.rowsOf(p, []Entry{row})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p.resolve(s.procs, &row, rows)
-	}
+	resolve := func() resolution { return resolved(t, s, treePass(t, s), row) }
 	if r := resolve(); r.verdict != Running || r.process.PID != pids["left"] {
 		t.Errorf("a carrier of its runtime is left: %+v", r)
 	}
@@ -653,9 +641,7 @@ func init() {
 
 // Case 30.
 func TestPidReuseInAPidNamespace(t *testing.T) {
-	if os.Geteuid() != 0 && os.Getenv("CI") != "true" {
-		t.Skip("mounting proc needs root")
-	}
+	need(t, os.Geteuid() == 0, "root, to mount proc")
 	inNamespace(t, syscall.CLONE_NEWPID|syscall.CLONE_NEWNS, "reuse", t.TempDir())
 }
 
@@ -779,6 +765,54 @@ func TestResolveAPidWithoutStartTicks(t *testing.T) {
 		if got := p.resolve(s.procs, tt.row, &rowsView{}); got.verdict != tt.want {
 			t.Errorf("%s: %s (%s), want %s", tt.name, got.verdict, got.why, tt.want)
 		}
+	}
+}
+
+// A runtime's name begins ids and so file names: what cannot is refused wherever a name
+// comes in, before anything is written.
+func TestRuntimeNamesArePlain(t *testing.T) {
+	s, home, pids := hookTree(t, "claude", nil)
+	for _, name := range []string{"x.lock", "a b", "../x", "a/b", ".x", "-x", "a..b", "x\x00", "ä", "x\n", strings.Repeat("x", maxID-len(idTail)+1)} {
+		if _, err := NewID(name, time.Now()); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%.20q: id: %v", name, err)
+		}
+		if _, _, err := s.Enrol(t.Context(), pids["agent"], &EnrolOptions{Runtime: name}); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%.20q: enrol: %v", name, err)
+		}
+		if _, err := s.Create(t.Context(), Entry{LedgerID: "row", Runtime: name}, BeginCreate(self(t))); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%.20q: create: %v", name, err)
+		}
+		h := &Host{Store: s}
+		opts := LaunchOptions{Runtime: name, Argv: []string{"false"}, Dir: home} // which, in the place of this test, fails it
+		if _, err := h.Launch(t.Context(), opts); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%.20q: launch: %v", name, err)
+		}
+		if err := h.Exec(t.Context(), opts); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%.20q: exec: %v", name, err)
+		}
+		if r := deliver(t, s, name, pids["hook"], `{"event":"start","session_id":"c-1"}`); r.LedgerID != "" {
+			t.Errorf("%.20q: hook: %+v", name, r)
+		}
+		if got := plainName(name); checkRuntime(got) != nil {
+			t.Errorf("%.20q: a program's name becomes %q", name, got)
+		}
+	}
+	if rows := rowsByID(t, s); len(rows) > 0 {
+		t.Errorf("rows: %v", rows)
+	}
+	longest := strings.Repeat("x", maxID-len(idTail))
+	if id, err := NewID(longest, time.Now()); err != nil || checkID(id) != nil {
+		t.Errorf("%q: %v", id, err)
+	}
+
+	shims := t.TempDir()
+	for _, name := range []string{"x.lock", "a b", "mine"} {
+		if err := os.Symlink(os.Args[0], filepath.Join(shims, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if set, err := RuntimesFromShims(shims, os.Args[0]); err != nil || !slices.Equal(set.Names(), []string{"mine"}) {
+		t.Errorf("from shims: %v, %v", set.Names(), err)
 	}
 }
 

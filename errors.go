@@ -32,7 +32,7 @@ var (
 var (
 	// ErrIllegal: the event does not fit the state. See [IllegalTransitionError].
 	ErrIllegal = errors.New("illegal in this state")
-	// ErrLeaseHeld: an operation is in flight and its lease is held.
+	// ErrLeaseHeld: an operation is in flight and its lease is held. See [LeaseHeldError].
 	ErrLeaseHeld = errors.New("another operation holds the lease")
 	// ErrStaleNonce: the lease was taken over, or its operation is over.
 	ErrStaleNonce = errors.New("lease lost")
@@ -82,6 +82,33 @@ func (e *LockTimeoutError) Error() string {
 
 // Unwrap returns ErrBusy and the context's error.
 func (e *LockTimeoutError) Unwrap() []error { return []error{ErrBusy, e.Err} }
+
+// LeaseHeldError says whose operation is in the way, and whether its lease will end.
+type LeaseHeldError struct {
+	Op    Op
+	Owner ProcessID
+	Seen  Verdict       // of the owner's process
+	Stale Answer        // whether the lease can be taken over by now
+	Left  time.Duration // until it can, where the owner is gone; 0: now, or not known
+	Err   error         // the refusal
+}
+
+// Error implements error.
+func (e *LeaseHeldError) Error() string {
+	text := fmt.Sprintf("%v, by process %d", e.Err, e.Owner.PID)
+	switch {
+	case e.Stale == Yes:
+		return text + ", which has left it: the lease is stale"
+	case e.Seen == Running:
+		return text + ", which runs"
+	case e.Seen == Gone && e.Left > 0:
+		return fmt.Sprintf("%s, which is gone: the lease is held for another %s", text, e.Left)
+	}
+	return text + ", of which it is not known whether it runs"
+}
+
+// Unwrap returns the refusal, which is ErrLeaseHeld.
+func (e *LeaseHeldError) Unwrap() error { return e.Err }
 
 // DurabilityError says that a write is visible, and that whether it survives a power
 // cut is unknown: the folder's fsync failed.

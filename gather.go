@@ -189,6 +189,17 @@ func (s *Store) sightLease(l *Lease, grace time.Duration) LeaseSighting {
 	return LeaseSighting{Owner: s.procs.verdict(l.Owner), Here: here, BootSec: boot, Grace: cmp.Or(grace, s.grace)}
 }
 
+// leaseHeld adds to a refusal who holds the lease, and for how long still.
+func (s *Store) leaseHeld(l *Lease, refusal error) error {
+	seen := s.sightLease(l, 0)
+	st := Entry{Lease: l}.State()
+	held := &LeaseHeldError{Op: l.Op, Owner: l.Owner, Seen: seen.Owner, Stale: st.leaseStale(&seen), Err: refusal}
+	if age, known := st.leaseAge(&seen); known && seen.Owner == Gone {
+		held.Left = max(seen.grace()-age, 0)
+	}
+	return held
+}
+
 // readCarrier looks at the environment of a process and of those above it.
 func (s *Store) readCarrier(e *Entry, p ProcessID, f *Facts) {
 	sn, err := s.procs.sys.Chain(p.PID)

@@ -48,9 +48,10 @@ const AnyRuntime = "generic"
 // A hook speaks for the session among its ancestors, never for an inherited row id, and
 // one without a session above it is no evidence of one: it makes no row and is no error.
 // A runtime that the registry does not have is recognised by its program's name. Unknown
-// events are signs of life. At most 1 MiB of payload is read. A busy lock is tried once
-// more, and half as much again as the wait for locks is the most that all of it takes,
-// beside reading the payload.
+// events are signs of life. At most 1 MiB of payload is read, of each text in it 1 KiB is
+// kept, and what can be no conversation id of any runtime (a path, for one) is bound to
+// nothing. A busy lock is tried once more, and half as much again as the wait for locks is
+// the most that all of it takes, beside reading the payload.
 //
 // The caller's wiring must exit 0 whatever comes back. The error is [ErrInvalid] for what
 // is no payload; the row is whole after every error.
@@ -252,7 +253,7 @@ func (h *hook) above() (p *pass, at int, err error) {
 		return nil, 0, fmt.Errorf("ledger: hook: %w: %w", ErrUnknown, err)
 	}
 	p.gitWait = h.look
-	if _, known := p.runtimes.Lookup(h.runtime); !known && isPlainID(h.runtime) && runtimes.CanBeRuntime(h.runtime) {
+	if _, known := p.runtimes.Lookup(h.runtime); !known && checkRuntime(h.runtime) == nil && runtimes.CanBeRuntime(h.runtime) {
 		p.runtimes = p.runtimes.With(Runtime{Name: h.runtime})
 	}
 	if at = p.nearest(h.runtime, h.opts.PID); at < 0 {

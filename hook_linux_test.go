@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/sessionledger/ledger/internal/runtimes"
 )
 
@@ -197,6 +199,53 @@ func TestHookEndReasons(t *testing.T) {
 		if e := single(t, s); e.Phase != PhaseFinished || e.FinishReason != want {
 			t.Errorf("%s: %q, want %q", reason, e.FinishReason, want)
 		}
+	}
+}
+
+// Nothing that a hook sends fills a row, and no id that is none is bound; the sign of life
+// counts all the same.
+func TestHookTextsAreBoundedAndIDsAreIDs(t *testing.T) {
+	start := func(id string) string {
+		data, err := json.Marshal(map[string]string{"hook_event_name": "SessionStart", "session_id": id, "transcript_path": strings.Repeat("/p", 50_000)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	for name, id := range map[string]string{
+		"long": strings.Repeat("x", 700_000), "above": "../../etc/passwd", "absolute": "/etc/passwd", "control": `a\u0007`, "option": "--last",
+	} {
+		s, _, pids := hookTree(t, "claude", nil)
+		deliver(t, s, "claude", pids["hook"], start(id))
+		e := single(t, s)
+		if e.SessionID != "" || e.TranscriptPath != "" || len(e.SessionIDs) > 0 || e.LastHeartbeatAt.IsZero() {
+			t.Errorf("%s: %.300q", name, fmt.Sprint(e))
+		}
+		if _, _, err := s.Apply(t.Context(), e.LedgerID, Claim(id, "test")); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: claimed: %.300v", name, err)
+		}
+		if _, err := s.Create(t.Context(), Entry{Runtime: "claude", SessionID: id}, BeginCreate(self(t))); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: created: %.300v", name, err)
+		}
+		if _, err := (&Host{Store: s}).Launch(t.Context(), LaunchOptions{Runtime: "claude", Argv: []string{"true"}, SessionID: id}); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: launched: %.300v", name, err)
+		}
+		deliver(t, s, "claude", pids["hook"], start("c-1"))
+		if got := single(t, s); got.SessionID != "c-1" {
+			t.Errorf("%s: not bound afterwards: %q", name, got.SessionID)
+		}
+	}
+	s, _, pids := hookTree(t, "claude", nil)
+	long := strings.Repeat("é", 150_000)
+	deliver(t, s, "claude", pids["hook"], `{"hook_event_name":"SessionStart","session_id":"c-1","model":"`+long+`"}`)
+	deliver(t, s, "claude", pids["hook"], `{"hook_event_name":"Notification","session_id":"c-1","notification_type":"elicitation_`+long+`"}`)
+	deliver(t, s, "claude", pids["hook"], `{"hook_event_name":"SessionEnd","session_id":"c-1","reason":"`+long+`"}`)
+	e := single(t, s)
+	if want := long[:runtimes.MaxHookText]; e.Model != want || e.FinishReason != want {
+		t.Errorf("model of %d bytes, reason of %d", len(e.Model), len(e.FinishReason))
+	}
+	if info, err := os.Stat(s.path(dirSessions, e.LedgerID+rowExtension)); err != nil || info.Size() > 8<<10 {
+		t.Errorf("row: %v, %v", info, err)
 	}
 }
 

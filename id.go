@@ -37,30 +37,43 @@ func checkID(id string) error {
 	return nil
 }
 
+// idTail is the form of what follows the runtime in an id.
+const idTail = "-00000000T000000Z-000000"
+
+// checkRuntime is the rule for runtimes' names: they begin ids, so that they are plain ids
+// themselves, with room for the rest.
+func checkRuntime(name string) error {
+	if !isPlainID(name) || len(name)+len(idTail) > maxID {
+		return fmt.Errorf("ledger: %w: %.140q is no runtime's name", ErrInvalid, name)
+	}
+	return nil
+}
+
 // NewID mints a ledger id, <runtime>-<YYYYMMDD>T<hhmmss>Z-<6 digits>. Launchers that
 // need the id before the row mint it so; [Store.Create] does it by itself otherwise,
 // and mints again where the id is taken.
 //
 // The error is [ErrInvalid] for a runtime whose name cannot be part of an id.
 func NewID(runtime string, at time.Time) (string, error) {
+	if err := checkRuntime(runtime); err != nil {
+		return "", err
+	}
 	n, err := rand.Int(rand.Reader, big.NewInt(1e6))
 	if err != nil {
 		return "", err
 	}
-	id := fmt.Sprintf("%s-%s-%06d", runtime, at.UTC().Format("20060102T150405Z"), n)
-	return id, checkID(id)
+	return fmt.Sprintf("%s-%s-%06d", runtime, at.UTC().Format("20060102T150405Z"), n), nil
 }
 
 // splitID takes an id of [NewID] apart: the runtime, and the time as it stands there.
 func splitID(id string) (runtime, at string, ok bool) {
-	const tail = "-00000000T000000Z-000000"
-	i := len(id) - len(tail)
+	i := len(id) - len(idTail)
 	if i <= 0 {
 		return "", "", false
 	}
-	for k := range len(tail) {
+	for k := range len(idTail) {
 		c := id[i+k]
-		if tail[k] == '0' && (c < '0' || c > '9') || tail[k] != '0' && c != tail[k] {
+		if idTail[k] == '0' && (c < '0' || c > '9') || idTail[k] != '0' && c != idTail[k] {
 			return "", "", false
 		}
 	}

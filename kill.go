@@ -19,7 +19,7 @@ type KillOptions struct {
 type Killed struct {
 	Entry Entry
 	// Near are processes of no session that still sit in the session's folder. They are
-	// reported and never touched.
+	// reported and never touched. The session's own tmux server is none of them.
 	Near []ProcessID
 	// Unrescued is why its uncommitted work could not be rescued; nil where it was, or there
 	// was none. [Rescue] can do it later.
@@ -163,15 +163,20 @@ func (s *Store) processesOf(ctx context.Context, e *Entry) ([]ProcessID, error) 
 	return list, nil
 }
 
-// near lists the processes that still sit in the session's folder.
+// near lists the processes that still sit in the session's folder. The tmux server that was
+// started for the session is no stranger there: it ends with its last pane.
 func (s *Store) near(ctx context.Context, e *Entry) (near []ProcessID) {
 	p, err := s.newPass(ctx)
 	if err != nil || e.Cwd == "" {
 		return nil
 	}
+	hosted := e.Mux.Socket != "" && e.Mux.Socket == p.dedicatedSocket(e.LedgerID)
 	for q := range p.snap.All() {
-		if cwd, err := p.snap.Cwd(q.PID); err == nil && cwd == e.Cwd && !q.Gone() && q.PID != os.Getpid() {
-			near = append(near, p.identity(q))
+		if cwd, err := p.snap.Cwd(q.PID); err != nil || cwd != e.Cwd || q.Gone() || q.PID == os.Getpid() {
+			continue
+		}
+		if id := p.identity(q); !hosted || !id.Same(e.PaneServer) {
+			near = append(near, id)
 		}
 	}
 	return near

@@ -3,9 +3,12 @@ package ledger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -39,6 +42,49 @@ func agentRow(t *testing.T, s *Store, dir, script string) (Entry, *exec.Cmd) {
 func fileExists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
+}
+
+// Whoever is refused for a lease learns whose it is, and when it ends.
+func TestALeaseInTheWayNamesItsHolder(t *testing.T) {
+	clock := bootedClock{newClock()}
+	s := newStore(t, &Options{Clock: clock})
+	gone, cmd := startProcess(t)
+	endProcess(cmd)
+	away := self(t)
+	away.HostID = "elsewhere"
+	for i, tt := range []struct {
+		owner ProcessID
+		after time.Duration
+		seen  Verdict
+		stale Answer
+		left  time.Duration
+		says  string
+	}{
+		{self(t), time.Hour, Running, No, 0, ", which runs"},
+		{gone, 20 * time.Second, Gone, No, 40 * time.Second, ", which is gone: the lease is held for another 40s"},
+		{gone, time.Minute, Gone, Yes, 0, ", which has left it: the lease is stale"},
+		{away, time.Hour, Unknown, Unsure, 0, ", of which it is not known whether it runs"},
+	} {
+		e, _ := enrolled(t, s, Entry{LedgerID: fmt.Sprint("row", i)})
+		apply(t, s, e.LedgerID, IntendKill())
+		apply(t, s, e.LedgerID, BeginKill(tt.owner))
+		clock.advance(tt.after)
+		_, _, err := s.Apply(t.Context(), e.LedgerID, BeginKill(self(t)))
+		var held *LeaseHeldError
+		if !errors.As(err, &held) || !errors.Is(err, ErrLeaseHeld) {
+			t.Fatalf("%d: %v", i, err)
+		}
+		if held.Op != OpKill || !held.Owner.Same(tt.owner) || held.Seen != tt.seen || held.Stale != tt.stale || held.Left != tt.left {
+			t.Errorf("%d: %+v", i, held)
+		}
+		if text := fmt.Sprintf("kill is in flight, by process %d%s", tt.owner.PID, tt.says); !strings.HasSuffix(err.Error(), text) {
+			t.Errorf("%d: %v", i, err)
+		}
+		_, _, err = s.Apply(t.Context(), e.LedgerID, TakeOver(self(t)))
+		if tt.stale != Yes && !errors.As(err, &held) {
+			t.Errorf("%d: taken over: %v", i, err)
+		}
+	}
 }
 
 func TestKillEndsEvenAnAgentThatIgnoresSignals(t *testing.T) {
@@ -266,5 +312,42 @@ func TestKillOfWhatIsOver(t *testing.T) {
 	}
 	if _, err := h.Kill(ctx, "claude-none", KillOptions{}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("unknown: %v", err)
+	}
+}
+
+// A hosted session's own tmux server sits in its folder as well, and is nothing that was
+// left alone. What a person started there is, in a window of that server or elsewhere.
+func TestKillDoesNotReportTheSessionsOwnServer(t *testing.T) {
+	b := newBed(t)
+	t.Chdir(b.dir) // the server's folder is that of whoever starts it
+	stranger := startShell(t, b.dir)
+	e := b.launch(LaunchOptions{Runtime: "claude"})
+	pane, err := exec.Command("tmux", "-S", e.Mux.Socket, "new-window", "-d", "-P", "-F", "#{pane_pid}", "-c", b.dir, "exec sleep 1000").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	window, err := strconv.Atoi(strings.TrimSpace(string(pane)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range []int{window, e.PaneServer.PID} {
+		await(t, "it is in the folder", func() bool {
+			cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+			return err == nil && cwd == e.Cwd
+		})
+	}
+	done, err := b.h.Kill(t.Context(), e.LedgerID, KillOptions{End: quick})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var near []int
+	for _, p := range done.Near {
+		near = append(near, p.PID)
+	}
+	want := []int{stranger.Process.Pid, window}
+	slices.Sort(near)
+	slices.Sort(want)
+	if !slices.Equal(near, want) || b.s.procs.verdict(e.PaneServer) != Running {
+		t.Errorf("left alone: %v, want %v without the server %d", near, want, e.PaneServer.PID)
 	}
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,6 +49,9 @@ func (h *Host) lookThrough(opts LaunchOptions) (*launchable, error) {
 	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("ledger: launch: %w: "+format, append([]any{ErrInvalid}, args...)...)
 	}
+	if opts.SessionID != "" && !runtimes.ValidID(opts.SessionID) {
+		return nil, invalid("%.140q is no conversation id", opts.SessionID)
+	}
 	rts := h.Store.runtimes
 	if len(l.argv) == 0 && opts.Runtime == "" {
 		return nil, invalid("neither a runtime nor a command")
@@ -68,7 +72,10 @@ func (h *Host) lookThrough(opts LaunchOptions) (*launchable, error) {
 		return nil, invalid("%v", err)
 	}
 	name, session := rts.Match(l.argv, nil)
-	l.runtime = orElse(opts.Runtime, orElse(name, plainName(filepath.Base(l.argv[0]))))
+	l.runtime = cmp.Or(opts.Runtime, name, plainName(filepath.Base(l.argv[0])))
+	if err := checkRuntime(l.runtime); err != nil {
+		return nil, err
+	}
 	l.service = name != "" && name == l.runtime && !session
 	if l.env == nil {
 		l.env = os.Environ()
@@ -123,7 +130,10 @@ func plainName(name string) string {
 	if len(name) > longest {
 		name = name[:longest]
 	}
-	return orElse(name, "agent")
+	for strings.HasSuffix(name, ".lock") {
+		name = strings.TrimSuffix(name, ".lock")
+	}
+	return cmp.Or(name, "agent")
 }
 
 // getenv looks a variable up in an environment, where the last one counts.

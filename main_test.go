@@ -244,6 +244,12 @@ func checkLedger(t testing.TB, dir string) {
 func startProcess(t testing.TB) (ProcessID, *exec.Cmd) {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")
+	return started(t, cmd), cmd
+}
+
+// started starts a process that ends with the test, and names it.
+func started(t testing.TB, cmd *exec.Cmd) ProcessID {
+	t.Helper()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +258,7 @@ func startProcess(t testing.TB) (ProcessID, *exec.Cmd) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p, cmd
+	return p
 }
 
 // endProcess ends the process and waits until it is gone.

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -202,11 +203,11 @@ func socketOf(srv tmux.Server) string {
 	if srv.Socket != "" {
 		return srv.Socket
 	}
-	dir := orElse(os.Getenv("TMUX_TMPDIR"), "/tmp")
+	dir := cmp.Or(os.Getenv("TMUX_TMPDIR"), "/tmp")
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	return filepath.Join(dir, "tmux-"+strconv.Itoa(os.Getuid()), orElse(srv.Name, "default"))
+	return filepath.Join(dir, "tmux-"+strconv.Itoa(os.Getuid()), cmp.Or(srv.Name, "default"))
 }
 
 func serverID(p ProcessID) tmux.ServerID {

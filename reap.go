@@ -63,7 +63,7 @@ func Reap(ctx context.Context, s *Store, opts ReapOptions) (ReapReport, error) {
 	if err := s.begin(ctx); err != nil {
 		return rep, err
 	}
-	unlock, err := s.lockFor(ctx, orDefault(opts.Wait, reapWait))
+	unlock, err := s.lockFor(ctx, cmp.Or(opts.Wait, reapWait))
 	if err != nil {
 		return rep, err
 	}
@@ -144,7 +144,7 @@ func (r *reaper) did(id, action string, err error) {
 func (r *reaper) server(id string) tmux.Server {
 	srv := r.opts.Tmux
 	srv.Socket, srv.Name = r.s.path(dirSock, id), ""
-	srv.Timeout = orDefault(srv.Timeout, probeFor)
+	srv.Timeout = cmp.Or(srv.Timeout, probeFor)
 	return srv
 }
 

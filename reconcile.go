@@ -84,8 +84,8 @@ type planner struct {
 	aged bool
 }
 
-// old reports whether the attempt is older than twice the grace.
-func (p *planner) old() bool { return p.aged && p.age >= 2*p.ob.Lease.grace() }
+// old reports whether the attempt is older than twice the grace, however long that is.
+func (p *planner) old() bool { return p.aged && p.age >= 2*min(p.ob.Lease.grace(), forever/2) }
 
 func (p *planner) plan() Action {
 	s := &p.State

@@ -98,6 +98,11 @@ var planRows = []struct {
 	{"create: none, evidence", caught(PhaseLive, OpCreate, func(e *Entry) { e.TmuxSession = "t" }), quietly(nil),
 		Action{TakeOver: true, Fence: true, Event: EventCreateUnknown}, "attempt" + ofLease},
 	{"create: none, young", caught(PhaseLive, OpCreate, nil), quietly(func(ob *Observation) { ob.Lease.BootSec = 1119 }), Action{}, "attempt" + ofLease},
+	{"create: none, a grace beyond counting", caught(PhaseLive, OpCreate, nil),
+		quietly(func(ob *Observation) { ob.Lease.Grace, ob.Lease.Abandoned = forever, true }), Action{}, "attempt"},
+	{"create: none, another boot, a grace beyond counting", caught(PhaseLive, OpCreate, nil),
+		quietly(func(ob *Observation) { ob.Lease.Grace, ob.Lease.Here.BootID = forever, "b2" }),
+		Action{TakeOver: true, Fence: true, Event: EventRemoveBirth}, "attempt boot"},
 
 	// live/freeze
 	{"freeze in a shell: gone and captured", caught(PhaseLive, OpFreeze, func(e *Entry) { e.Frozen.Mode = FreezeShell }), quietly(nil),

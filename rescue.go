@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,7 +121,7 @@ func (s *Store) giveUpRescue(ctx context.Context, of *Entry) error {
 
 // snapshotWork runs git. A folder in no repository is gitcmd.ErrNotRepository.
 func (s *Store) snapshotWork(ctx context.Context, e *Entry, opts RescueOptions) (gitcmd.Snapshot, error) {
-	dir := orElse(e.RepoRoot, e.Cwd)
+	dir := cmp.Or(e.RepoRoot, e.Cwd)
 	if dir == "" {
 		return gitcmd.Snapshot{}, errNoFolder
 	}
@@ -128,7 +129,7 @@ func (s *Store) snapshotWork(ctx context.Context, e *Entry, opts RescueOptions) 
 	if err := durable.MkdirAll(scratch, 0o700); err != nil {
 		return gitcmd.Snapshot{}, err
 	}
-	timeout := orDefault(opts.Timeout, defaultRescueTimeout)
+	timeout := cmp.Or(opts.Timeout, defaultRescueTimeout)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	shared := s.sharers(ctx, e)

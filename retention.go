@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -119,7 +120,7 @@ func (sw *sweeper) retain(ctx context.Context) error {
 }
 
 func (sw *sweeper) retentionCase(e *Entry) *retentionCase {
-	c := &retentionCase{entry: e, now: sw.now, keep: orDefault(sw.opts.Retention, DefaultRetention)}
+	c := &retentionCase{entry: e, now: sw.now, keep: cmp.Or(sw.opts.Retention, DefaultRetention)}
 	if c.keep < 0 {
 		c.keep = 0
 	}

@@ -73,13 +73,15 @@ type Runtimes struct {
 func BuiltinRuntimes() *Runtimes { return &Runtimes{table: runtimes.Builtin()} }
 
 // RuntimesFromShims derives the set from a shim folder: one runtime for each symlink in
-// dir that leads to shim, named as the link. A CLI that is linked there later is covered
-// without a change of code. A name that is built in has the built-in's properties.
+// dir that leads to shim, named as the link; a name that no runtime can have is passed
+// over. A CLI that is linked there later is covered without a change of code. A name that
+// is built in has the built-in's properties.
 func RuntimesFromShims(dir, shim string) (*Runtimes, error) {
 	table, err := runtimes.FromShims(dir, shim)
 	if err != nil {
 		return nil, fmt.Errorf("ledger: runtimes of %q: %w", dir, err)
 	}
+	table = slices.DeleteFunc(table, func(s runtimes.Spec) bool { return checkRuntime(s.Name) != nil })
 	return &Runtimes{table: table, shims: dir}, nil
 }
 

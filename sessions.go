@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -100,7 +101,7 @@ type gathering struct {
 }
 
 func (s *Store) gatherEvidence(ctx context.Context, entries []Entry, o ClassifyOptions) *gathering {
-	o.Timeout = orDefault(o.Timeout, defaultTimeout)
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	if o.Mux == nil {
 		o.Mux = s.probeMux(o.Servers)
 	}

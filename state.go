@@ -3,6 +3,8 @@ package ledger
 import (
 	"errors"
 	"fmt"
+
+	"github.com/sessionledger/ledger/internal/runtimes"
 )
 
 // Phase is what a session is meant to be. The zero value is "no row": what a session is
@@ -215,7 +217,11 @@ func Transition(s State, ev Event) (State, Outcome, error) {
 // decide finds the move that the event makes. The move is nil where nothing changes; it
 // is set beside an error only for the refusals that are recorded.
 func decide(s *State, ev *Event) (*move, Outcome, error) {
-	if reason := ev.malformed(); reason != "" {
+	reason := ev.malformed()
+	if reason == "" && ev.SessionID != "" && ev.SessionID != s.SessionID && !runtimes.ValidID(ev.SessionID) {
+		reason = "no runtime has a conversation of that id"
+	}
+	if reason != "" {
 		return nil, Refused, refuse(s, ev, ErrInvalid, reason)
 	}
 	if s.SchemaTooNew {

@@ -12,6 +12,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// The orders of phases and ops are those of their bits in table.go.
+var (
+	allPhases = []Phase{PhaseNone, PhaseLive, PhaseFrozen, PhaseArchived, PhaseFinished}
+	allOps    = []Op{OpNone, OpCreate, OpFreeze, OpRestore, OpAbort, OpStandIn, OpHandoff, OpRespawn, OpKill, OpDrop}
+)
+
 var updateFiles = flag.Bool("update", false, "write the files that tests generate")
 
 // TestStateDocs checks that docs/state.md is what the table says.

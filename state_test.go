@@ -621,6 +621,9 @@ func TestMalformedEvents(t *testing.T) {
 		{"no process", Bind("n", ProcessID{}, pane), false},
 		{"a process without its boot", Bind("n", ProcessID{PID: 1}, pane), false},
 		{"no conversation", Claim("", "hook"), false},
+		{"a path for a conversation", Claim("../../etc/passwd", "hook"), false},
+		{"a conversation of the newcomer that is none", Acknowledge("a", agentProc, "a b"), false},
+		{"the conversation that the row has", Acknowledge("a", agentProc, "odd id/of another writer"), true},
 		{"pane without its server", Bind("n", agentProc, Location{PaneID: "%1"}), false},
 		{"server without a pane", Bind("n", agentProc, Location{PaneServer: serverProc}), false},
 		{"pane of dtach", Bind("n", agentProc, Location{PaneID: "%1", PaneServer: serverProc, Mux: Mux{Kind: MuxDtach}}), false},
@@ -633,7 +636,9 @@ func TestMalformedEvents(t *testing.T) {
 		{"repick", BeginRepick(ownerProc, "x"), true},
 		{"bind by the attempt", BindCarrier("a", agentProc, pane), true},
 	} {
-		_, _, err := Transition(fillState(State{Phase: PhaseArchived}), tt.ev)
+		from := fillState(State{Phase: PhaseArchived})
+		from.SessionID = "odd id/of another writer"
+		_, _, err := Transition(from, tt.ev)
 		if got := errors.Is(err, ErrInvalid); got == tt.ok {
 			t.Errorf("%s: %v", tt.name, err)
 		}

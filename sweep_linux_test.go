@@ -45,15 +45,7 @@ func startAgent(t testing.TB, runtime string, env ...string) (ProcessID, *exec.C
 		t.Fatal(err)
 	}
 	cmd := &exec.Cmd{Path: path, Args: []string{runtime, "1000"}, Dir: t.TempDir(), Env: append(os.Environ(), env...)}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { endProcess(cmd) })
-	p, err := newTable("").identify(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p, cmd
+	return started(t, cmd), cmd
 }
 
 // deadProcess is a process of this boot that has ended.

@@ -135,12 +135,6 @@ const (
 	inAny    = inNone | inFlight
 )
 
-// The orders of phases and ops are those of the bits above.
-var (
-	allPhases = []Phase{PhaseNone, PhaseLive, PhaseFrozen, PhaseArchived, PhaseFinished}
-	allOps    = []Op{OpNone, OpCreate, OpFreeze, OpRestore, OpAbort, OpStandIn, OpHandoff, OpRespawn, OpKill, OpDrop}
-)
-
 func (p Phase) bit() phases {
 	switch p {
 	case PhaseNone:

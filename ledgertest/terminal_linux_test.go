@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sessionledger/ledger/internal/runtimes"
 	"github.com/sessionledger/ledger/ledgertest"
 )
 
@@ -156,7 +157,7 @@ func TestComposer(t *testing.T) {
 			prompts = append(prompts, e.Prompt)
 		}
 	}
-	want := []string{"hello wörld", "first line\nsecond \"line\"\n/clear", long, "sent"}
+	want := []string{"hello wörld", "first line\nsecond \"line\"\n/clear", long[:runtimes.MaxHookText], "sent"}
 	if len(prompts) != len(want) {
 		t.Fatalf("prompts %q", prompts)
 	}
@@ -164,6 +165,9 @@ func TestComposer(t *testing.T) {
 		if prompts[i] != want[i] {
 			t.Errorf("prompt %q, want %q", prompts[i], want[i])
 		}
+	}
+	if raw := read(t, filepath.Join(home, "payloads-claude")); !strings.Contains(raw, `"`+long+`"`) {
+		t.Error("the long prompt was cut")
 	}
 	if reason := got[len(got)-1].Reason; reason != "prompt_input_exit" {
 		t.Errorf("ended for %q", reason)

@@ -41,7 +41,7 @@ var statuses = []struct {
 	{ledger.ErrSessionMismatch, exitMismatch, ""},
 	{ledger.ErrStaleNonce, exitLost, "somebody else took over; ledgerctl show ID tells how it stands"},
 	{ledger.ErrConflict, exitLost, "try again: it changed meanwhile"},
-	{ledger.ErrLeaseHeld, exitLeaseHeld, "ledgerctl doctor names who; once that process is gone, ledgerctl reconcile settles it"},
+	{ledger.ErrLeaseHeld, exitLeaseHeld, "once that process is gone and its lease old enough, ledgerctl reconcile settles it; ledgerctl kill -force takes it over at once"},
 	{ledger.ErrUnknown, exitUnknown, "nothing was done, because not everything could be seen"},
 	{ledger.ErrIllegal, exitIllegal, "ledgerctl show ID tells what is possible now"},
 	{ledger.ErrExists, exitIllegal, ""},

@@ -126,7 +126,7 @@ func (a *app) report(id string, err error, always bool) error {
 }
 
 func reconcile(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error {
-	grace := flags.Duration("grace", ledger.DefaultGrace, "least age of a dead owner's lease; what else is waited for is waited for twice as long")
+	grace := span(flags, "grace", ledger.DefaultGrace, 0, "least `AGE` of a dead owner's lease; what else is waited for is waited for twice as long")
 	return func(args []string) error {
 		if len(args) > 0 {
 			return fmt.Errorf("%w: reconcile takes no arguments", errUsage)
@@ -156,7 +156,7 @@ func reconcile(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) 
 			return nil
 		}
 		if len(rows) == 0 {
-			fmt.Fprintln(a.stdout, "Nothing is in mid-operation.")
+			fmt.Fprintln(a.stdout, "Nothing has to be settled.")
 			return nil
 		}
 		a.table(a.stdout, []string{"ID", "ACTION", "OUTCOME", "WHY"}, rows)
@@ -166,7 +166,7 @@ func reconcile(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) 
 
 // graceOf maps a flag to the library's option, in which 0 is the default.
 func graceOf(d time.Duration) time.Duration {
-	if d <= 0 {
+	if d == 0 {
 		return -1
 	}
 	return d

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/sessionledger/ledger"
 	"github.com/sessionledger/ledger/tmux"
@@ -155,6 +156,30 @@ func (a *app) flags(name string) *flag.FlagSet {
 	fs.Var(&a.servers, "server", "a person's own tmux server, by its `socket`; may be given again")
 	fs.BoolVar(&a.json, "json", a.json, "print JSON, one object a line, and nothing else")
 	return fs
+}
+
+// span is a flag that takes a time of at least least. Less is a usage error, not a default.
+func span(flags *flag.FlagSet, name string, value, least time.Duration, usage string) *time.Duration {
+	v := &spanValue{value, least}
+	flags.Var(v, name, usage)
+	return &v.Duration
+}
+
+type spanValue struct {
+	time.Duration
+	least time.Duration
+}
+
+func (v *spanValue) Set(s string) error {
+	d, err := time.ParseDuration(s)
+	switch {
+	case err != nil:
+		return errors.New("give a time such as 90s or 5m")
+	case d < v.least:
+		return fmt.Errorf("it is %s at least", v.least)
+	}
+	v.Duration = d
+	return nil
 }
 
 // open opens the ledger as the global flags say.

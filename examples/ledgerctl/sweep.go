@@ -11,11 +11,11 @@ import (
 )
 
 func sweep(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error {
-	every := flags.Duration("watch", 0, "make a pass each `INTERVAL`, until interrupted")
-	grace := flags.Duration("grace", time.Minute, "least age of a dead owner's lease")
+	every := span(flags, "watch", 0, time.Second, "make a pass each `INTERVAL` of a second or more, until interrupted")
+	grace := span(flags, "grace", ledger.DefaultGrace, 0, "least `AGE` of a dead owner's lease")
 	return func(args []string) error {
-		if len(args) > 0 || *every < 0 {
-			return fmt.Errorf("%w: sweep takes no arguments, and no negative interval", errUsage)
+		if len(args) > 0 {
+			return fmt.Errorf("%w: sweep takes no arguments", errUsage)
 		}
 		s, err := a.open()
 		if err != nil {

@@ -27,11 +27,8 @@ func Builtin() Table {
 			HookFile: "settings.json", Hooks: claudeEvents,
 			find: findClaude,
 
-			Resume: []string{"--resume", "{id}"}, Latest: []string{"--continue"},
-			IDFlags: []IDFlag{
-				{"--resume", MayValue}, {"-r", MayValue}, {"--session-id", OneValue},
-				{"--continue", NoValue}, {"-c", NoValue}, {"--fork-session", NoValue},
-			},
+			Resume:  []string{"--resume", "{id}"},
+			IDFlags: []string{"--resume", "-r", "--session-id"},
 		},
 		{
 			Name:  "codex",
@@ -47,8 +44,7 @@ func Builtin() Table {
 			Hooks:          []string{"SessionStart", "UserPromptSubmit", "Stop", "SubagentStart", "SubagentStop"},
 			find:           findCodex,
 
-			Resume: []string{"resume", "{id}"}, Latest: []string{"resume", "--last"},
-			IDFlags:    []IDFlag{{"--last", NoValue}},
+			Resume:     []string{"resume", "{id}"},
 			IDCommands: [][]string{{"exec", "resume"}, {"resume"}, {"fork"}},
 		},
 		{
@@ -65,8 +61,8 @@ func Builtin() Table {
 			HookFile: "settings.json", Hooks: []string{"SessionStart", "SessionEnd", "Notification", "BeforeAgent", "AfterAgent"},
 			find: findGemini,
 
-			Resume: []string{"--resume", "{id}"}, Latest: []string{"--resume", "latest"},
-			IDFlags:  []IDFlag{{"--resume", MayValue}, {"-r", MayValue}},
+			Resume:   []string{"--resume", "{id}"},
+			IDFlags:  []string{"--resume", "-r"},
 			reserved: isIndexOrLatest,
 		},
 		{
@@ -83,11 +79,8 @@ func Builtin() Table {
 			HookFile: "settings.json", Hooks: []string{"SessionStart", "SessionEnd", "UserPromptSubmit", "Stop", "Notification"},
 			find: findQwen,
 
-			Resume: []string{"--resume", "{id}"}, Latest: []string{"--continue"},
-			IDFlags: []IDFlag{
-				{"--resume", MayValue}, {"-r", MayValue}, {"--session-id", OneValue},
-				{"--continue", NoValue}, {"-c", NoValue},
-			},
+			Resume:  []string{"--resume", "{id}"},
+			IDFlags: []string{"--resume", "-r", "--session-id"},
 		},
 		{
 			Name:     "opencode",
@@ -101,11 +94,8 @@ func Builtin() Table {
 			Format:         transcript.OpenCode,
 			find:           findOpenCode,
 
-			Resume: []string{"--session", "{id}"}, Latest: []string{"--continue"},
-			IDFlags: []IDFlag{
-				{"--session", OneValue}, {"-s", OneValue},
-				{"--continue", NoValue}, {"-c", NoValue}, {"--fork", NoValue},
-			},
+			Resume:  []string{"--session", "{id}"},
+			IDFlags: []string{"--session", "-s"},
 		},
 		{
 			Name:     "amp",
@@ -136,7 +126,7 @@ func Builtin() Table {
 			find: findCursor,
 
 			Resume:  []string{"--resume", "{id}"},
-			IDFlags: []IDFlag{{"--resume", MayValue}, {"--continue", NoValue}},
+			IDFlags: []string{"--resume"},
 			// "resume" alone opens the newest.
 			IDCommands: [][]string{{"resume"}},
 		},
@@ -149,9 +139,6 @@ func Builtin() Table {
 			HasTranscripts: true,
 			Format:         transcript.Aider,
 			find:           findAider,
-
-			Latest:  []string{"--restore-chat-history"},
-			IDFlags: []IDFlag{{"--restore-chat-history", NoValue}},
 		},
 		{
 			Name:     "copilot",
@@ -165,8 +152,8 @@ func Builtin() Table {
 			Hooks:  []string{"sessionStart", "sessionEnd", "userPromptSubmitted", "agentStop", "errorOccurred", "notification"},
 			find:   findCopilot,
 
-			Resume: []string{"--resume={id}"}, Latest: []string{"--continue"},
-			IDFlags: []IDFlag{{"--resume", MayValue}, {"--continue", NoValue}},
+			Resume:  []string{"--resume={id}"},
+			IDFlags: []string{"--resume"},
 		},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/sessionledger/ledger/internal/transcript/loose"
 )
@@ -15,8 +16,15 @@ var (
 	ErrHookNotJSON = errors.New("hook payload is not a JSON object")
 )
 
-// MaxHook is the most bytes a hook payload may have.
-const MaxHook = 1 << 20
+const (
+	// MaxHook is the most bytes a hook payload may have.
+	MaxHook = 1 << 20
+	// MaxHookText is the most bytes that are kept of a text in it. Every token that is
+	// known is far shorter; the end of a longer text is cut off at a rune's boundary.
+	MaxHookText = 1 << 10
+	// maxPath is the system's limit: a longer path leads nowhere.
+	maxPath = 4096
+)
 
 // A HookKind is what an event means, whatever its runtime calls it.
 type HookKind int
@@ -49,8 +57,8 @@ func (k HookKind) String() string {
 }
 
 // A HookEvent is one hook payload. Texts are as they were sent, unknown tokens
-// too, and not fit for a terminal; an absent member, or one of a wrong type, is
-// the zero value.
+// too, up to MaxHookText, and not fit for a terminal; an absent member, one of a
+// wrong type, and what can be no id or no path, is the zero value.
 type HookEvent struct {
 	Kind HookKind
 	Name string // the event's name; inferred where the runtime sends none
@@ -153,35 +161,37 @@ func ParseHook(runtime string, payload []byte) (HookEvent, error) {
 	if !whole {
 		return HookEvent{}, ErrHookNotJSON
 	}
+	text := func(names ...string) string { return cutText(o.First(names...)) }
+	path := func(names ...string) string { return pathOrNone(o.First(names...)) }
 	e := HookEvent{
-		Name:           o.First("hook_event_name", "hookEventName", "event", "type"),
-		SessionID:      o.First("session_id", "sessionId", "conversation_id", "conversationId", "thread-id", "thread_id"),
-		TranscriptPath: o.First("transcript_path", "transcriptPath"),
-		Cwd:            o.First("cwd", "old_cwd"),
-		NewCwd:         o.String("new_cwd"),
+		Name:           text("hook_event_name", "hookEventName", "event", "type"),
+		SessionID:      idOrNone(o.First("session_id", "sessionId", "conversation_id", "conversationId", "thread-id", "thread_id")),
+		TranscriptPath: path("transcript_path", "transcriptPath"),
+		Cwd:            path("cwd", "old_cwd"),
+		NewCwd:         path("new_cwd"),
 
-		AgentID:   o.First("agent_id", "agentId", "subagent_id"),
-		AgentType: o.First("agent_type", "agentType", "subagent_type", "agentName"),
+		AgentID:   text("agent_id", "agentId", "subagent_id"),
+		AgentType: text("agent_type", "agentType", "subagent_type", "agentName"),
 
-		Source:           o.String("source"),
-		Reason:           o.First("reason", "stop_reason", "stopReason", "status"),
-		Model:            o.String("model"),
-		Title:            o.First("session_title", "sessionTitle"),
-		Prompt:           o.First("prompt", "initialPrompt", "initial_prompt"),
-		NotificationType: o.First("notification_type", "notificationType"),
-		Message:          o.String("message"),
-		Error:            o.First("error", "error_message"),
-		ErrorDetails:     o.First("error_details", "errorDetails"),
-		LastMessage:      o.First("last_assistant_message", "last-assistant-message", "prompt_response"),
+		Source:           text("source"),
+		Reason:           text("reason", "stop_reason", "stopReason", "status"),
+		Model:            text("model"),
+		Title:            text("session_title", "sessionTitle"),
+		Prompt:           text("prompt", "initialPrompt", "initial_prompt"),
+		NotificationType: text("notification_type", "notificationType"),
+		Message:          text("message"),
+		Error:            text("error", "error_message"),
+		ErrorDetails:     text("error_details", "errorDetails"),
+		LastMessage:      text("last_assistant_message", "last-assistant-message", "prompt_response"),
 	}
 	if failure := o.Object("error"); e.Error == "" {
-		e.Error = failure.First("message", "name")
+		e.Error = cutText(failure.First("message", "name"))
 	}
 	if e.Cwd == "" {
 		// cursor-agent names the roots of its workspace; one root is the
 		// directory, several are not.
 		if roots := o.List("workspace_roots"); len(roots) == 1 {
-			e.Cwd = loose.String(roots[0])
+			e.Cwd = pathOrNone(loose.String(roots[0]))
 		}
 	}
 	if e.Name == "" {
@@ -191,6 +201,31 @@ func ParseHook(runtime string, payload []byte) (HookEvent, error) {
 	// Codex's notify program is called for the threads of subagents as well.
 	e.MaybeSubagent = runtime == "codex" && e.Name == "agent-turn-complete"
 	return e, nil
+}
+
+func cutText(s string) string {
+	if len(s) <= MaxHookText {
+		return s
+	}
+	n := MaxHookText
+	for !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return strings.Clone(s[:n]) // not to keep the payload
+}
+
+func pathOrNone(p string) string {
+	if len(p) >= maxPath {
+		return ""
+	}
+	return p
+}
+
+func idOrNone(id string) string {
+	if !ValidID(id) {
+		return ""
+	}
+	return id
 }
 
 // inferName names an event by the members that only it has: copilot's own form

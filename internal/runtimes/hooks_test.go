@@ -3,9 +3,12 @@ package runtimes
 import (
 	"bytes"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -118,6 +121,44 @@ func TestHookPayloadsThatAreRefused(t *testing.T) {
 	}
 	if _, err := ParseHook("claude", fill(MaxHook+1)); !errors.Is(err, ErrHookTooLarge) {
 		t.Errorf("1 MiB + 1: %v", err)
+	}
+}
+
+// What a stranger sends is kept up to a bound, and what can be no id or no path is none.
+func TestHookPayloadsAreBounded(t *testing.T) {
+	members := []string{"hook_event_name", "session_id", "transcript_path", "cwd", "new_cwd", "agent_id", "agent_type", "source",
+		"reason", "model", "session_title", "prompt", "notification_type", "message", "error", "error_details", "last_assistant_message"}
+	for _, unit := range []string{"x", "é", "€", "😀", "\u0000", "/"} {
+		for _, n := range []int{MaxHookText - 2, MaxHookText, MaxHookText + 1, MaxHookText + 3, 9_000} {
+			long := strings.Repeat(unit, n/len(unit)+1)[:n/len(unit)*len(unit)]
+			payload := map[string]any{}
+			for _, m := range members {
+				payload[m] = long
+			}
+			data, err := json.Marshal(payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := ParseHook("claude", data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.SessionID != "" {
+				t.Errorf("an id of %d bytes", len(e.SessionID))
+			}
+			v := reflect.ValueOf(e)
+			for i := range v.NumField() {
+				name, f := v.Type().Field(i).Name, v.Field(i)
+				path := strings.HasSuffix(name, "Cwd") || strings.HasSuffix(name, "Path")
+				switch {
+				case f.Kind() != reflect.String || name == "SessionID":
+				case path && f.String() != long && f.String() != "", path && f.Len() >= 4096:
+					t.Errorf("%s: another path, of %d bytes", name, f.Len())
+				case !path && (!strings.HasPrefix(long, f.String()) || f.Len() > MaxHookText || f.Len()+len(unit) <= min(n, MaxHookText) || !utf8.ValidString(f.String())):
+					t.Errorf("%s: %d bytes of %d, of %q", name, f.Len(), n, unit)
+				}
+			}
+		}
 	}
 }
 

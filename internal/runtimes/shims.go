@@ -35,7 +35,7 @@ func FromShims(dir, shim string) (Table, error) {
 	builtin := Builtin()
 	var t Table
 	for _, e := range entries {
-		if e.Type()&fs.ModeSymlink == 0 || slices.Contains(wrappers, e.Name()) || isInterpreter(e.Name()) {
+		if e.Type()&fs.ModeSymlink == 0 || !CanBeRuntime(e.Name()) {
 			continue
 		}
 		fi, err := os.Stat(filepath.Join(dir, e.Name()))

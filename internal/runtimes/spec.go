@@ -58,11 +58,9 @@ type Spec struct {
 	// Resume are the arguments that resume one conversation; {id} in them stands
 	// for its id. None: the runtime cannot resume by id.
 	Resume []string
-	// Latest are the arguments that resume the newest one.
-	Latest []string
-	// IDFlags are the options that name or choose a conversation, and IDCommands
-	// the subcommands that do. They are never replayed.
-	IDFlags    []IDFlag
+	// IDFlags are the options whose value names a conversation, and IDCommands the
+	// subcommands whose first argument does.
+	IDFlags    []string
 	IDCommands [][]string
 
 	// reserved reports ids that the CLI takes for something else than an id.
@@ -70,23 +68,6 @@ type Spec struct {
 	// find is the store's own look-up; nil when only an embedder has one.
 	find func(ctx context.Context, q query) (string, error)
 }
-
-// An IDFlag is an option of a CLI that concerns which conversation it opens.
-type IDFlag struct {
-	Name  string
-	Value Arity
-}
-
-// Arity tells whether an option takes a value as an argument of its own. With
-// a value after "=" any option is one argument.
-type Arity int
-
-// The arities.
-const (
-	NoValue Arity = iota
-	OneValue
-	MayValue // the next argument, unless it is an option
-)
 
 // ResumesByID reports whether the runtime can resume one given conversation.
 func (s Spec) ResumesByID() bool { return len(s.Resume) > 0 }
