@@ -154,5 +154,8 @@ func askGit(ctx context.Context, dir string) *place {
 		}
 		at = repo.Place
 	}
+	if at.Root == "" {
+		return &place{}
+	}
 	return &place{root: at.Root, project: at.Project, branch: at.Branch, linked: &at.Linked}
 }

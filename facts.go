@@ -77,5 +77,5 @@ func (ev Event) needs() facts {
 	if ev.Kind <= EventNone || ev.Kind >= eventCount {
 		return 0
 	}
-	return factsOf[ev.Kind]
+	return indexed().facts[ev.Kind]
 }

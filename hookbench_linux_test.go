@@ -67,6 +67,7 @@ func buildPeer(t testing.TB) string {
 // timedHooks has an agent run two programs in turn.
 type timedHooks struct {
 	Hook, Peer []string
+	Transcript string // as claude says it: the file comes with the first turn
 	Rounds     int
 	Turn       int // who comes first
 }
@@ -88,7 +89,7 @@ var runTimed = inChild("run-timed", func(arg timedHooks) error {
 			cmd := exec.Command(argv[0], argv[1:]...)
 			// Two heartbeats in one second write once, unless there is something to say.
 			event := []string{`"Stop"`, `"Notification","notification_type":"idle_prompt"`}[i%2]
-			cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"hook_event_name":%s,"session_id":"c-%d"}`, event, os.Getpid()))
+			cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"hook_event_name":%s,"session_id":"c-%d","transcript_path":%q}`, event, os.Getpid(), arg.Transcript))
 			began := time.Now()
 			if err := cmd.Run(); err != nil {
 				return err
@@ -116,9 +117,9 @@ func asAgent(t testing.TB, arg timedHooks) (took [][2]int64) {
 }
 
 // crowded is a ledger with that many open and filed rows, and complete claims.
-func crowded(t testing.TB, open, filed int) string {
+func crowded(t *testing.B, open, filed int) string {
 	t.Helper()
-	s := openStore(t, filepath.Join(t.TempDir(), "ledger"), nil)
+	s := benchStore(t)
 	fillLedger(t, s.root, dirSessions, open, nil)
 	fillLedger(t, s.root, dirFinished, filed, func(e *Entry) { e.Phase, e.FinishedAt = PhaseFinished, e.StartedAt })
 	if err := s.completeClaims(t.Context()); err != nil {
@@ -151,7 +152,9 @@ func BenchmarkHookProcess(b *testing.B) {
 		hook := []string{ctl, "-dir", root, "hook", "claude"}
 		name := fmt.Sprintf("open=%d,finished=%d", rows[0], rows[1])
 		b.Run("heartbeat/"+name, func(b *testing.B) {
-			took := asAgent(b, timedHooks{hook, []string{peer, b.TempDir(), "1"}, b.N + 1, 0})
+			transcript := filepath.Join(b.TempDir(), "transcript.jsonl")
+			putFile(b, transcript, "")
+			took := asAgent(b, timedHooks{hook, []string{peer, apart(b), "1"}, transcript, b.N + 1, 0})
 			h, p := medians(took[min(1, len(took)-1):])
 			b.ReportMetric(h/1e6, "ms/hook")
 			b.ReportMetric(p/1e6, "ms/peer")
@@ -159,10 +162,10 @@ func BenchmarkHookProcess(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 		})
 		b.Run("first/"+name, func(b *testing.B) {
-			dir := b.TempDir()
+			dir := apart(b)
 			var took [][2]int64
 			for i := range b.N {
-				took = append(took, asAgent(b, timedHooks{hook, []string{peer, dir, "2"}, 1, i})...)
+				took = append(took, asAgent(b, timedHooks{hook, []string{peer, dir, "2"}, filepath.Join(dir, "transcript.jsonl"), 1, i})...)
 			}
 			h, p := medians(took)
 			b.ReportMetric(h/1e6, "ms/hook")

@@ -229,7 +229,7 @@ func (t *table) verdict(id ProcessID) Verdict {
 // hostID returns the machine-id, or the host name where there is none.
 func hostID() string {
 	for _, path := range []string{"/etc/machine-id", "/var/lib/dbus/machine-id"} {
-		if b, err := os.ReadFile(path); err == nil {
+		if b, err := procscan.ReadFile(path); err == nil {
 			if id := strings.TrimSpace(string(b)); id != "" {
 				return id
 			}

@@ -1,6 +1,9 @@
 package ledger
 
-import "math/bits"
+import (
+	"math/bits"
+	"sync"
+)
 
 // move is one row of the transition table: in these states, the event leads there.
 type move struct {
@@ -177,33 +180,29 @@ func (o Op) bit() ops {
 	return 0
 }
 
-// movesOf lists the moves of each event in the order of the table, so that a look-up
-// passes three of them at most. factsOf joins the facts that their guards consult.
-var (
-	movesOf = indexMoves()
-	factsOf = indexFacts()
-)
+// tableIndex has, for each event, its moves in the order of the table, so that a look-up
+// passes three of them at most, and the facts that their guards consult. It is made when it
+// is first asked: most hooks need none of it.
+type tableIndex struct {
+	moves [eventCount][]*move
+	facts [eventCount]facts
+}
 
-func indexMoves() (index [eventCount][]*move) {
+var indexed = sync.OnceValue(func() *tableIndex {
+	var index tableIndex
 	for i := range transitions {
 		m := &transitions[i]
-		index[m.event] = append(index[m.event], m)
-	}
-	return index
-}
-
-func indexFacts() (index [eventCount]facts) {
-	for _, m := range transitions {
+		index.moves[m.event] = append(index.moves[m.event], m)
 		for g := m.guards; g != 0; g &= g - 1 {
-			index[m.event] |= guardTexts[bits.TrailingZeros32(uint32(g))].facts
+			index.facts[m.event] |= guardTexts[bits.TrailingZeros32(uint32(g))].facts
 		}
 	}
-	return index
-}
+	return &index
+})
 
 func lookUpMove(kind EventKind, phase Phase, op Op) *move {
 	p, o := phase.bit(), op.bit()
-	for _, m := range movesOf[kind] {
+	for _, m := range indexed().moves[kind] {
 		if m.from&p != 0 && m.in&o != 0 {
 			return m
 		}

@@ -9,8 +9,9 @@ import (
 )
 
 // DescribeFast reads the place of the working tree that dir, an absolute path, lies in from a few
-// small files, without a child process. It reports ok only where it is sure to agree with
-// [Runner.Describe]: anything unusual (no repository, foreign owner, submodules, symbolic links
+// small files, without a child process; the zero Place means that it lies in no repository. It
+// reports ok only where it is sure to agree with
+// [Runner.Describe]: anything unusual (foreign owner, submodules, symbolic links
 // in place of git's files, reftable, configuration that moves the working tree, unknown
 // extensions, a mount point on the way up) is !ok, to be answered by git or left unknown.
 // Environment variables such as GIT_DIR are not considered.
@@ -49,7 +50,7 @@ func DescribeFast(dir string) (p Place, ok bool) {
 		}
 		parent := filepath.Dir(at)
 		if parent == at {
-			return Place{}, false
+			return Place{}, true
 		}
 		at = parent
 	}

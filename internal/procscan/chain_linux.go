@@ -1,9 +1,11 @@
 package procscan
 
 import (
-	"os"
+	"io/fs"
 	"slices"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
 // Chain reads one process and its ancestors, the nearest first, as a snapshot that holds
@@ -19,13 +21,14 @@ func (s *System) ChainTo(pid int, enough func(Proc) bool) (*Snapshot, error) {
 	if _, err := s.stat(pid); err != nil {
 		return &Snapshot{sys: s, problem: err.Error()}, pidError(pid, err)
 	}
-	root, err := os.Open(s.root)
+	root, err := open(unix.AT_FDCWD, s.root, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
+		err = &fs.PathError{Op: "open", Path: s.root, Err: err}
 		return &Snapshot{sys: s, problem: err.Error()}, err
 	}
-	defer root.Close()
+	defer unix.Close(root)
 	sn := &Snapshot{sys: s, problem: "only one process and its ancestors were read"}
-	r, err := s.newReader(int(root.Fd()), false)
+	r, err := s.newReader(root, false)
 	if err != nil {
 		return sn, err
 	}

@@ -24,7 +24,7 @@ func (s *System) HidesProcesses() (hidden, known bool) {
 	if err != nil {
 		return false, false
 	}
-	b, err := os.ReadFile(s.path("self/mountinfo"))
+	b, err := ReadFile(s.path("self/mountinfo"))
 	if !real && errors.Is(err, fs.ErrNotExist) {
 		return false, true
 	}

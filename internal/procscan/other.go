@@ -5,6 +5,7 @@ package procscan
 import (
 	"context"
 	"errors"
+	"os"
 	"syscall"
 	"time"
 )
@@ -20,6 +21,9 @@ func (s *System) cgroup(Proc) (string, error)       { return "", errors.ErrUnsup
 func (s *System) link(Proc, string) (string, error) { return "", errors.ErrUnsupported }
 func (s *System) uid(Proc) (uint32, error)          { return 0, errors.ErrUnsupported }
 func (s *System) openFiles(Proc) ([]string, error)  { return nil, errors.ErrUnsupported }
+
+// ReadFile is os.ReadFile.
+func ReadFile(path string) ([]byte, error) { return os.ReadFile(path) }
 
 // BootSeconds is not supported.
 func (s *System) BootSeconds() (int64, error) { return 0, errors.ErrUnsupported }

@@ -3,7 +3,9 @@ package procscan
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -206,5 +208,27 @@ func pread(fd int, buf []byte, offset int64) (int, error) {
 		if err != unix.EINTR {
 			return max(n, 0), err
 		}
+	}
+}
+
+// ReadFile reads a small file whole. Package os offers each file to the poller first, which
+// knows some of the kernel's and then sees them change: a dozen system calls and a thread
+// that wakes, for each of those that tell one process which machine it is on.
+func ReadFile(path string) ([]byte, error) {
+	fd, err := open(unix.AT_FDCWD, path, unix.O_RDONLY)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	data := make([]byte, 0, 4096)
+	for {
+		n, err := pread(fd, data[len(data):cap(data)], int64(len(data)))
+		if err != nil {
+			return nil, &fs.PathError{Op: "read", Path: path, Err: err}
+		}
+		if data = data[:len(data)+n]; n == 0 {
+			return data, nil
+		}
+		data = slices.Grow(data, 1)
 	}
 }

@@ -58,7 +58,7 @@ func (s *System) usable() error {
 const bootIDFile = "sys/kernel/random/boot_id"
 
 func (s *System) readBootID() (string, error) {
-	b, err := os.ReadFile(s.path(bootIDFile))
+	b, err := ReadFile(s.path(bootIDFile))
 	if err != nil {
 		return "", err
 	}
@@ -106,7 +106,7 @@ func (s *System) uptime() (time.Duration, error) {
 		}
 		return time.Duration(ts.Nano()), nil
 	}
-	b, err := os.ReadFile(s.path("uptime"))
+	b, err := ReadFile(s.path("uptime"))
 	if err != nil {
 		return 0, err
 	}
@@ -248,7 +248,7 @@ func (s *System) ownNamespace() error {
 	if real, err := s.realProc(); err != nil || !real {
 		return err
 	}
-	b, err := os.ReadFile(s.path("self/status"))
+	b, err := ReadFile(s.path("self/status"))
 	if vanished(err) {
 		return errForeign // the mount has no name for us
 	}
@@ -274,7 +274,7 @@ func fieldOf(status, field string) string {
 // HostUserNamespace says whether this process runs in the user namespace of the host: its
 // user ids map to themselves over the full range.
 func (s *System) HostUserNamespace() (host bool, err error) {
-	b, err := os.ReadFile(s.path("self/uid_map"))
+	b, err := ReadFile(s.path("self/uid_map"))
 	if errors.Is(err, fs.ErrNotExist) {
 		// A kernel built without user namespaces has no such file.
 		if real, _ := s.realProc(); real {
