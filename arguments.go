@@ -49,6 +49,19 @@ func argumentIDs(table runtimes.Table, s runtimes.Spec, args []string) []string 
 	return slices.Compact(ids)
 }
 
+// choosesConversation reports whether a command line has an option that says which
+// conversation is opened, by a name or otherwise: what goes on with an older one.
+func choosesConversation(table runtimes.Table, s runtimes.Spec, args []string) bool {
+	args = programArgs(table, s.Name, args)
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
+	}
+	return slices.ContainsFunc(args, func(a string) bool {
+		name, _, _ := strings.Cut(a, "=")
+		return slices.Contains(s.IDFlags, name) || slices.Contains(s.OlderFlags, name)
+	})
+}
+
 // resumeWords are the words before the id in the runtime's own form of a resume, where
 // the table says no more than that.
 func resumeWords(s runtimes.Spec) [][]string {

@@ -15,7 +15,8 @@ import (
 func (s *Store) bindConversation(ctx context.Context, row Entry, c conversation) (Entry, error) {
 	ev := Claim(c.id, c.source)
 	ev.TranscriptPath, ev.ProcessKey = c.path, row.Process().Key()
-	if row.SessionID == c.id && (c.path == "" || row.TranscriptPath == c.path) || !runtimes.ValidID(c.id) {
+	better := row.SessionSource == fromStoreDiff && c.source != fromStoreDiff
+	if row.SessionID == c.id && !better && (c.path == "" || row.TranscriptPath == c.path) || !runtimes.ValidID(c.id) {
 		return row, nil
 	}
 	from, err := s.succeed(ctx, row, c.id)

@@ -18,10 +18,11 @@ import (
 
 // The sources of a conversation id, best first, as the record names them.
 const (
-	fromHook     = "hook"      // the runtime's own hook, for this very process
-	fromLaunch   = "launch"    // an id on the command line
-	fromRegistry = "registry"  // the runtime's list of running sessions, checked by pid and start ticks
-	fromOpenFile = "open file" // the store file that the process holds open
+	fromHook      = "hook"       // the runtime's own hook, for this very process
+	fromLaunch    = "launch"     // an id on the command line
+	fromRegistry  = "registry"   // the runtime's list of running sessions, checked by pid and start ticks
+	fromOpenFile  = "open file"  // the store file that the process holds open
+	fromStoreDiff = "store diff" // the one conversation that began in its folder around its launch: see launchDiff
 )
 
 // hookWord is what a runtime's hook said of the conversation of its process.
@@ -38,12 +39,15 @@ type conversation struct {
 	path   string // its transcript; "": none was found, or not yet
 	source string
 	reason string
+	silent bool // no source says anything, and none speaks against another
 }
 
-// conversationOf asks the sources in order. The newest file of a folder is no source; a
-// subagent's thread is never a session's; where a source names several, it names none. An id from the command line or the list of running sessions may have
-// been left behind meanwhile: one of another source whose transcript has grown since the
-// process began goes before one whose transcript has not.
+// conversationOf asks the sources in order, but for the store diff, which takes a look at
+// all processes and rows. The newest file of a folder is no source; a subagent's thread is
+// never a session's; where a source names several, it names none. An id from the command
+// line or the list of running sessions may have been left behind meanwhile: one of another
+// source whose transcript has grown since the process began goes before one whose
+// transcript has not.
 func (s *Store) conversationOf(ctx context.Context, p *pass, m *match, word *hookWord) conversation {
 	a := asker{ctx: ctx, pass: p, m: m}
 	a.rt, _ = p.runtimes.Lookup(m.runtime)
@@ -81,7 +85,7 @@ func (s *Store) conversationOf(ctx context.Context, p *pass, m *match, word *hoo
 		return named[0].conversation
 	}
 	if len(a.reasons) == 0 {
-		a.refuse("nothing names it")
+		return conversation{reason: "nothing names it", silent: true}
 	}
 	return conversation{reason: strings.Join(a.reasons, "; ")}
 }

@@ -76,7 +76,7 @@ func (s *Store) newRow(e Entry) (Entry, error) {
 	if row.SessionID != "" && !runtimes.ValidID(row.SessionID) {
 		return Entry{}, fmt.Errorf("ledger: create: %w: %.140q is no conversation id", ErrInvalid, row.SessionID)
 	}
-	row.SessionID, row.TranscriptPath, row.Window, row.Slot = "", "", "", 0
+	row.SessionID, row.TranscriptPath, row.SessionSource, row.Window, row.Slot = "", "", "", "", 0
 	if row.LedgerID != "" {
 		if err := checkID(row.LedgerID); err != nil {
 			return Entry{}, err

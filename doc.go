@@ -47,6 +47,11 @@
 // what a look at the process table proves of one, and [Classify] what the evidence says of
 // a session. Unknown is the zero value of every verdict, and never means gone.
 //
+// Which conversation a session is in comes, best source first, from the runtime's hook, the
+// command line, the runtime's list of running sessions, the file that the process holds
+// open, or the one conversation that began in its directory after [Host] launched it there
+// ([Entry.SessionSource]). Where they leave a doubt none is recorded.
+//
 // # Sweep, launch, hooks
 //
 // [Sweep] is the periodic pass that makes all of it true without anyone's co-operation.

@@ -244,8 +244,7 @@ func (fx effects) onEntry(e *Entry, ev *Event, was *State, at time.Time) {
 		if ev.Target == "" {
 			e.adopt(ev, at)
 		} else if ev.SessionID == e.SessionID {
-			e.retire(ev.SessionID, "", ev.Target, at)
-			e.SessionID, e.TranscriptPath = "", ""
+			e.cede(ev.Target, at)
 		}
 	case clearLimit:
 		e.Limit = nil

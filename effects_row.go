@@ -38,16 +38,37 @@ func overwrite(s *string, v string) {
 	}
 }
 
-// adopt makes the event's conversation the row's.
+// adopt makes the event's conversation the row's. Where it is that already, a better
+// source than a store diff is noted in the diff's place.
 func (e *Entry) adopt(ev *Event, at time.Time) {
 	if ev.SessionID == e.SessionID {
 		overwrite(&e.TranscriptPath, ev.TranscriptPath)
+		if e.SessionSource == fromStoreDiff {
+			overwrite(&e.SessionSource, ev.Source)
+		}
 		return
 	}
-	if e.SessionID != "" {
-		e.retire(e.SessionID, "", "", at)
+	e.converse(ev, at)
+}
+
+// converse replaces the conversation by the event's, and puts the former one into the
+// history with its source.
+func (e *Entry) converse(ev *Event, at time.Time) {
+	if e.SessionID != "" && e.SessionID != ev.SessionID {
+		e.retire(e.SessionID, e.SessionSource, "", at)
 	}
-	e.SessionID, e.TranscriptPath = ev.SessionID, ev.TranscriptPath
+	e.SessionID, e.TranscriptPath, e.SessionSource = ev.SessionID, ev.TranscriptPath, ""
+	if ev.SessionID != "" {
+		e.SessionSource = ev.Source
+	}
+}
+
+// cede gives the conversation up to a successor. Its mention names no source: that is
+// what tells it from a claim of this row that was refused.
+func (e *Entry) cede(to string, at time.Time) {
+	e.retire(e.SessionID, "", to, at)
+	e.SessionIDs[len(e.SessionIDs)-1].From = ""
+	e.SessionID, e.TranscriptPath, e.SessionSource = "", "", ""
 }
 
 // retire puts a conversation into the history, as its newest. An earlier mention of it
@@ -81,10 +102,7 @@ func (e *Entry) handOff(ev *Event, at time.Time) {
 		From: HandoffFrom{Runtime: e.Runtime, SessionID: e.SessionID}, To: e.HandoffTarget, At: at,
 		HeadCommit: ev.HeadCommit, Reason: ev.Reason, Automatic: ev.Automatic,
 	})
-	if e.SessionID != "" && e.SessionID != ev.SessionID {
-		e.retire(e.SessionID, "", "", at)
-	}
-	e.SessionID, e.TranscriptPath = ev.SessionID, ev.TranscriptPath
+	e.converse(ev, at)
 	e.RescuedAt, e.RescueRef, e.RescueCommit, e.Rescuing = time.Time{}, "", "", nil
 	e.RescuedPaths, e.RescuedMore, e.RescueOmitted, e.OmittedMore = nil, 0, nil, 0
 	overwrite(&e.BriefPending, ev.Brief)

@@ -94,7 +94,8 @@ type Entry struct {
 	Model       string `json:"model,omitzero"`
 	AgentString string `json:"agentString,omitzero"`
 
-	SessionIDs     []FormerID `json:"sessionIds,omitzero"` // former and refused conversation ids, newest last, at most 200
+	SessionSource  string     `json:"sessionSource,omitzero"` // what SessionID is known from: "hook", "launch", "registry", "open file", "store diff"; "" not recorded
+	SessionIDs     []FormerID `json:"sessionIds,omitzero"`    // former and refused conversation ids, newest last, at most 200
 	SessionIDsMore int        `json:"sessionIdsMore,omitzero"`
 
 	Frozen  *Frozen  `json:"frozen,omitzero"`

@@ -253,7 +253,7 @@ func sameSession(t *testing.T, what string, got, want Entry) {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"ledgerId", "enrolledBy", "launcherPid", "revision", "epoch", "cpuTicks",
-			"processDescribedAt", "lastHeartbeatAt", "lastActiveAt", "stateAt"} {
+			"processDescribedAt", "lastHeartbeatAt", "lastActiveAt", "stateAt", "sessionSource"} {
 			delete(m, name)
 		}
 		return m

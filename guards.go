@@ -69,7 +69,7 @@ var guardTexts = [...]struct {
 	{"idFree", "no other open row holds the newcomer's conversation", factHeld},
 	{"sameConversation", "mode resume: the conversation is the recorded one, or one that has a transcript where the runtime changes ids on resume; no other open row holds it; another one that has a transcript is a mismatch, and recorded",
 		factHeld | factTranscript | factChangesID},
-	{"claimable", "no other open row holds the conversation (a refusal is recorded); one without a transcript yields to a recorded one with a transcript; to cede, the recorded process is Gone",
+	{"claimable", "no other open row holds the conversation (a refusal is recorded); one without a transcript yields to a recorded one with a transcript, one that a store diff found to any; to cede, the recorded process is Gone",
 		factHeld | factTranscript | factHasTranscript | factRecorded},
 	{"staleLease", "the lease is stale", factLease},
 }
@@ -265,6 +265,8 @@ func claimed(s *State, ev *Event) (out Outcome, reason string, err error) {
 		return Unset, reason, err
 	case ev.SessionID == s.SessionID:
 		return Unset, "", nil
+	case ev.Source == fromStoreDiff && s.SessionID != "":
+		return Yielded, "", nil
 	case f.Held == Yes:
 		return Unset, "held by " + strconv.Quote(f.HeldBy), ErrConversationHeld
 	case f.Held == Unsure:

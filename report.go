@@ -23,6 +23,7 @@ type Report struct {
 	Pruned         []Pruned          `json:"pruned"`        // what retention did, clause by clause
 	Filed          []string          `json:"filed"`         // ids of finished rows that were moved to finished/
 	Reconciled     []Reconciled      `json:"reconciled"`    // rows that were in mid-operation
+	Unbound        []Unbound         `json:"unbound"`       // live rows whose conversation was looked for in vain
 	Unverifiable   []Unverifiable    `json:"unverifiable"`  // processes that may be sessions and cannot be told
 	Damaged        []DamagedRow      `json:"damaged"`       // rows that cannot be trusted
 	UpdateFailures []UpdateFailure   `json:"updateFailures"`
@@ -64,6 +65,12 @@ type Unverifiable struct {
 	PID     int    `json:"pid"`
 	Runtime string `json:"runtime"`
 	Reason  string `json:"reason"`
+}
+
+// Unbound is a live row whose conversation is not known, and why.
+type Unbound struct {
+	ID     string `json:"id"`
+	Reason string `json:"reason"`
 }
 
 // DamagedRow is a row that cannot be trusted. It is left as it is.
@@ -117,7 +124,7 @@ func newReporter(logger *slog.Logger) *reporter {
 	return &reporter{logger: logger, Report: Report{
 		Enrolled: []string{}, Refreshed: []string{}, Described: []string{}, Rescued: []Rescued{}, Closed: []Closed{},
 		RemovedBirths: []Closed{}, Pruned: []Pruned{}, Filed: []string{}, Reconciled: []Reconciled{},
-		Unverifiable: []Unverifiable{}, Damaged: []DamagedRow{}, UpdateFailures: []UpdateFailure{},
+		Unbound: []Unbound{}, Unverifiable: []Unverifiable{}, Damaged: []DamagedRow{}, UpdateFailures: []UpdateFailure{},
 		Warnings: []Warning{}, Edges: []Edge{}, TookMs: map[string]Millis{},
 	}}
 }

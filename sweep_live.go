@@ -322,13 +322,14 @@ func (sw *sweeper) muxAbove(pid int) (kind string, server ProcessID) {
 }
 
 // converse looks for the conversation of running sessions that have none on record: some
-// runtimes open its file with the first message alone. Whose turn it is goes by the
+// runtimes open its file with the first message alone. One that a store diff found is
+// looked for again, since every other source is better. Whose turn it is goes by the
 // clock, so that looking in vain writes nothing.
 func (sw *sweeper) converse(ctx context.Context, ids []string, done func(id string)) {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
 		e := sw.entry(id)
 		rt, _ := sw.s.runtimes.Lookup(e.Runtime)
-		return e.SessionID != "" || !rt.HasTranscripts || !quiet(e)
+		return e.SessionID != "" && e.SessionSource != fromStoreDiff || !rt.HasTranscripts || !quiet(e)
 	})
 	if n := len(ids); n > maxBound {
 		first := int(sw.now.Unix()/int64(time.Minute/time.Second)) * maxBound % n
@@ -340,6 +341,12 @@ func (sw *sweeper) converse(ctx context.Context, ids []string, done func(id stri
 		}
 		e := sw.entry(id)
 		c := sw.s.conversationOf(ctx, sw.pass, sw.matchOf(e), nil)
+		if c.silent && e.SessionID == "" {
+			c = sw.byStoreDiff(ctx, e)
+		}
+		if c.id == "" && e.SessionID == "" {
+			note(sw.rep, &sw.rep.Unbound, Unbound{id, c.reason}, "", "")
+		}
 		if c.id == "" || slices.ContainsFunc(e.SessionIDs, func(f FormerID) bool { return f.ID == c.id && f.HeldBy != "" }) {
 			continue
 		}

@@ -234,6 +234,7 @@ var protected = []struct {
 	{"timeNamespace", func(a, b *Entry) bool { return a.TimeNamespace == b.TimeNamespace }},
 	{"sessionId", func(a, b *Entry) bool { return a.SessionID == b.SessionID }},
 	{"transcriptPath", func(a, b *Entry) bool { return a.TranscriptPath == b.TranscriptPath }},
+	{"sessionSource", func(a, b *Entry) bool { return a.SessionSource == b.SessionSource }},
 	{"sessionIds", func(a, b *Entry) bool { return reflect.DeepEqual(a.SessionIDs, b.SessionIDs) }},
 	{"sessionIdsMore", func(a, b *Entry) bool { return a.SessionIDsMore == b.SessionIDsMore }},
 	{"runtime", func(a, b *Entry) bool { return a.Runtime == b.Runtime }}, // part of the conversation's key

@@ -25,10 +25,11 @@ func Builtin() Table {
 			HasTranscripts: true, HasEndHook: true, ResumeChangesID: true,
 			Format:   transcript.Claude,
 			HookFile: "settings.json", Hooks: claudeEvents,
-			find: findClaude,
+			find: findClaude, list: listClaude,
 
-			Resume:  []string{"--resume", "{id}"},
-			IDFlags: []string{"--resume", "-r", "--session-id"},
+			Resume:     []string{"--resume", "{id}"},
+			IDFlags:    []string{"--resume", "-r", "--session-id"},
+			OlderFlags: []string{"--continue", "-c", "--fork-session"},
 		},
 		{
 			Name:  "codex",
@@ -59,7 +60,7 @@ func Builtin() Table {
 			HasTranscripts: true, HasEndHook: true,
 			Format:   transcript.Gemini,
 			HookFile: "settings.json", Hooks: []string{"SessionStart", "SessionEnd", "Notification", "BeforeAgent", "AfterAgent"},
-			find: findGemini,
+			find: findGemini, list: listGemini,
 
 			Resume:   []string{"--resume", "{id}"},
 			IDFlags:  []string{"--resume", "-r"},
@@ -77,10 +78,11 @@ func Builtin() Table {
 			HasTranscripts: true, HasEndHook: true,
 			Format:   transcript.Qwen,
 			HookFile: "settings.json", Hooks: []string{"SessionStart", "SessionEnd", "UserPromptSubmit", "Stop", "Notification"},
-			find: findQwen,
+			find: findQwen, list: listQwen,
 
-			Resume:  []string{"--resume", "{id}"},
-			IDFlags: []string{"--resume", "-r", "--session-id"},
+			Resume:     []string{"--resume", "{id}"},
+			IDFlags:    []string{"--resume", "-r", "--session-id"},
+			OlderFlags: []string{"--continue", "-c"},
 		},
 		{
 			Name:     "opencode",

@@ -62,11 +62,18 @@ type Spec struct {
 	// subcommands whose first argument does.
 	IDFlags    []string
 	IDCommands [][]string
+	// OlderFlags are the options that take up an older conversation, or copy one,
+	// without naming it.
+	OlderFlags []string
 
 	// reserved reports ids that the CLI takes for something else than an id.
 	reserved func(id string) bool
 	// find is the store's own look-up; nil when only an embedder has one.
 	find func(ctx context.Context, q query) (string, error)
+	// list names the files that may be conversations of the directory q.cwd; nil
+	// where a conversation's file does not tell when it began and where, or the
+	// process itself tells better.
+	list func(q query) []string
 }
 
 // ResumesByID reports whether the runtime can resume one given conversation.

@@ -30,6 +30,9 @@ func readClaude(info *Info, w window, path string) {
 		if info.Cwd == "" {
 			info.Cwd = r.String("cwd")
 		}
+		if info.Began.IsZero() {
+			info.Began = recordTime(r.String("timestamp"))
+		}
 		side, told := r.Bool("isSidechain")
 		if told && info.Subagent == Unknown {
 			info.Subagent = No

@@ -49,7 +49,8 @@ func readGemini(info *Info, w window) {
 }
 
 func geminiHeader(info *Info, r loose.Object) {
-	info.ID = r.String("sessionId")
+	info.ID, info.CwdHash = r.String("sessionId"), r.String("projectHash")
+	info.Began = recordTime(r.String("startTime"))
 	switch r.String("kind") {
 	case "main":
 		info.Subagent = No

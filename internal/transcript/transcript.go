@@ -64,6 +64,13 @@ type Info struct {
 	ID string
 	// Cwd is the directory in which the conversation began.
 	Cwd string
+	// CwdHash is the SHA-256 of that directory in hex digits, where the file
+	// tells no more of it.
+	CwdHash string
+	// Began is the time of its first record that has one, which is read of Claude
+	// Code's, Qwen's and Gemini's files. A copy of another conversation begins when
+	// that one did.
+	Began time.Time
 	// Branch is the git branch last recorded.
 	Branch string
 	// Title is the runtime's own title, else the first message a person wrote.
@@ -150,6 +157,15 @@ func interpret(info *Info, w window, path string, format Format) {
 	}
 	info.Title = Clean(info.Title, MaxText)
 	info.Activity = Clean(info.Activity, MaxText)
+}
+
+// recordTime reads a time as all of them write it; the zero time for anything else.
+func recordTime(text string) time.Time {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}
+	}
+	return t.UTC()
 }
 
 // stem is a path's last element without its ending.
