@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"sync"
@@ -181,9 +180,9 @@ func (s *Store) publish(ctx context.Context, f *folder.Folder, c change, r *stag
 // stillIs reports whether a row's file is known to be the one that was read.
 func stillIs(f *folder.Folder, id string, was *row) bool {
 	var known folder.Stamp
-	if was.raw == nil { // the file had stood long enough for its stamp to tell
+	if was.raw == "" { // the file had stood long enough for its stamp to tell
 		known = was.stamp
 	}
 	data, stamp, err := f.Read(id+rowExtension, maxRow, known)
-	return err == nil && stamp == was.stamp && bytes.Equal(data, was.raw)
+	return err == nil && stamp == was.stamp && string(data) == was.raw
 }

@@ -45,7 +45,10 @@ func encodeEntry(e *Entry) ([]byte, error) {
 }
 
 // decodeEntry reads a row, and refuses what cannot be one.
-func decodeEntry(data []byte) (Entry, error) {
+func decodeEntry(data []byte) (Entry, error) { return decodeText(data, string(data)) }
+
+// decodeText is decodeEntry with the same row as text, of which the entry keeps parts.
+func decodeText(data []byte, text string) (Entry, error) {
 	var e Entry
 	if len(bytes.TrimLeft(data, "\x00")) == 0 {
 		return e, errors.New("empty, or nothing but NULs")
@@ -53,7 +56,7 @@ func decodeEntry(data []byte) (Entry, error) {
 	dec := decoders.Get().(*jsontext.Decoder)
 	defer decoders.Put(dec)
 	dec.Reset(bytes.NewBuffer(data), decodeOptions)
-	if err := decodeObject(dec, reflect.ValueOf(&e).Elem()); err != nil {
+	if err := (rowReader{dec, text}).object(reflect.ValueOf(&e).Elem()); err != nil {
 		return Entry{}, err
 	}
 	if _, err := dec.ReadToken(); err != io.EOF {

@@ -1,11 +1,11 @@
 package ledger
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -14,22 +14,28 @@ import (
 // maxMembers is more than any part of a row has.
 const maxMembers = 128
 
-// decodeObject reads a part of a row into a zero value.
-func decodeObject(dec *jsontext.Decoder, v reflect.Value) error {
-	if err := open(dec, '{'); err != nil {
+// rowReader reads a row's tokens; text is the row.
+type rowReader struct {
+	*jsontext.Decoder
+	text string
+}
+
+// object reads a part of a row into a zero value.
+func (r rowReader) object(v reflect.Value) error {
+	if err := r.open('{'); err != nil {
 		return err
 	}
 	l := layoutOf(v.Type())
 	var seen [maxMembers]bool
 	var rest []byte
-	for next := 0; dec.PeekKind() != '}'; {
-		name, err := dec.ReadValue()
+	for next := 0; r.PeekKind() != '}'; {
+		name, err := r.ReadValue()
 		if err != nil {
 			return err
 		}
 		i := find(l, name, next)
 		if i < 0 {
-			if rest, err = appendMember(rest, name, dec); err != nil {
+			if rest, err = r.appendMember(rest, name); err != nil {
 				return err
 			}
 			continue
@@ -38,19 +44,19 @@ func decodeObject(dec *jsontext.Decoder, v reflect.Value) error {
 			return fmt.Errorf("%s is there twice", l[i].name)
 		}
 		seen[i], next = true, i+1
-		if err := decodeValue(dec, v.Field(l[i].index)); err != nil {
+		if err := r.value(v.Field(l[i].index)); err != nil {
 			return fmt.Errorf("%s: %w", l[i].name, err)
 		}
 	}
-	if _, err := dec.ReadToken(); err != nil {
+	if _, err := r.ReadToken(); err != nil {
 		return err
 	}
 	return keep(v, rest)
 }
 
 // open reads the beginning of an object or a list.
-func open(dec *jsontext.Decoder, kind jsontext.Kind) error {
-	tok, err := dec.ReadToken()
+func (r rowReader) open(kind jsontext.Kind) error {
+	tok, err := r.ReadToken()
 	if err == nil && tok.Kind() != kind {
 		err = fmt.Errorf("a %v instead of a %v", tok.Kind(), kind)
 	}
@@ -59,14 +65,14 @@ func open(dec *jsontext.Decoder, kind jsontext.Kind) error {
 
 // appendMember adds a member to those that are not known, which are an object without its
 // end.
-func appendMember(rest []byte, name jsontext.Value, dec *jsontext.Decoder) ([]byte, error) {
+func (r rowReader) appendMember(rest []byte, name jsontext.Value) ([]byte, error) {
 	if len(rest) == 0 {
 		rest = append(rest, '{')
 	} else {
 		rest = append(rest, ',')
 	}
 	rest = append(rest, name...)
-	value, err := dec.ReadValue()
+	value, err := r.ReadValue()
 	return append(append(rest, ':'), value...), err
 }
 
@@ -87,31 +93,31 @@ func keep(v reflect.Value, rest []byte) error {
 	return nil
 }
 
-// decodeValue reads a value into a zero one; null leaves it.
-func decodeValue(dec *jsontext.Decoder, v reflect.Value) error {
-	switch kind := dec.PeekKind(); {
+// value reads a value into a zero one; null leaves it.
+func (r rowReader) value(v reflect.Value) error {
+	switch kind := r.PeekKind(); {
 	case kind == 'n':
-		_, err := dec.ReadToken()
+		_, err := r.ReadToken()
 		return err
 	case v.Kind() == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		return decodeValue(dec, v.Elem())
+		return r.value(v.Elem())
 	case v.Kind() == reflect.Slice:
-		return decodeList(dec, v)
+		return r.list(v)
 	case v.Kind() == reflect.Struct && kind == '{':
-		return decodeObject(dec, v)
+		return r.object(v)
 	}
-	raw, err := dec.ReadValue()
+	raw, err := r.ReadValue()
 	if err != nil {
 		return err
 	}
-	if err := decodeScalar(raw, v); err != nil {
+	if err := r.scalar(raw, v); err != nil {
 		return fmt.Errorf("%.100s is no value for it: %w", raw, err)
 	}
 	return nil
 }
 
-func decodeScalar(raw jsontext.Value, v reflect.Value) (err error) {
+func (r rowReader) scalar(raw jsontext.Value, v reflect.Value) (err error) {
 	switch v.Kind() {
 	case reflect.Int, reflect.Int64:
 		var n int64
@@ -133,38 +139,41 @@ func decodeScalar(raw jsontext.Value, v reflect.Value) (err error) {
 	if raw.Kind() != '"' {
 		return errors.New("text is expected")
 	}
-	text := raw[1 : len(raw)-1]
-	if bytes.IndexByte(text, '\\') >= 0 {
-		if text, err = jsontext.AppendUnquote(nil, raw); err != nil {
+	end := int(r.InputOffset())
+	text := r.text[end-len(raw)+1 : end-1]
+	if strings.IndexByte(text, '\\') >= 0 {
+		plain, err := jsontext.AppendUnquote(nil, raw)
+		if err != nil {
 			return err
 		}
+		text = string(plain)
 	}
 	switch p := v.Addr().Interface().(type) {
 	case *string:
-		*p = string(text)
-		if plain, quoted := unquoteBytes(*p); quoted {
+		*p = text
+		if plain, quoted := unquoteBytes(text); quoted {
 			*p = plain
 		}
 	case *time.Time:
-		*p, err = parseTime(string(text))
+		*p, err = parseTime(text)
 	default:
-		v.SetString(string(text)) // of a type of its own
+		v.SetString(text) // of a type of its own
 	}
 	return err
 }
 
-func decodeList(dec *jsontext.Decoder, v reflect.Value) error {
-	if err := open(dec, '['); err != nil {
+func (r rowReader) list(v reflect.Value) error {
+	if err := r.open('['); err != nil {
 		return err
 	}
 	v.Set(reflect.MakeSlice(v.Type(), 0, 0))
-	for dec.PeekKind() != ']' {
+	for r.PeekKind() != ']' {
 		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
-		if err := decodeValue(dec, v.Index(v.Len()-1)); err != nil {
+		if err := r.value(v.Index(v.Len() - 1)); err != nil {
 			return err
 		}
 	}
-	_, err := dec.ReadToken()
+	_, err := r.ReadToken()
 	return err
 }
 

@@ -100,7 +100,7 @@ type row struct {
 	stamp folder.Stamp
 	entry Entry
 	err   error  // a *DamagedError, or nil
-	raw   []byte // the file, where the row is not kept
+	raw   string // the file, where the row is not kept
 }
 
 // cache holds the rows of sessions/ as they were last read. Those of finished/ are not
@@ -139,18 +139,33 @@ const cacheAge = time.Second
 // read reads one row's file. The error is fs.ErrNotExist, or one that concerns the whole
 // store; what concerns the row alone is in the row.
 func (s *Store) read(f *folder.Folder, name string, warm bool) (*row, error) {
-	var known folder.Stamp
+	return s.readListed(f, nil, name, warm)
+}
+
+// readListed is read for a name that a listing has just shown to be a regular file's where
+// buf is not nil: memory that the next call may use again.
+func (s *Store) readListed(f *folder.Folder, buf *[]byte, name string, warm bool) (*row, error) {
 	var cached *row
 	if warm {
-		if cached = s.cache.get(name); cached != nil {
-			known = cached.stamp
-		}
+		cached = s.cache.get(name)
 	}
 	start := time.Now()
-	data, stamp, err := f.Read(name, maxRow, known)
-	if cached != nil && err == nil && stamp == known {
-		return cached, nil
+	var data []byte
+	var stamp folder.Stamp
+	var err error
+	switch {
+	case cached != nil:
+		if data, stamp, err = f.Read(name, maxRow, cached.stamp); err == nil && stamp == cached.stamp {
+			return cached, nil
+		}
+	case buf == nil:
+		data, stamp, err = f.Read(name, maxRow, folder.Stamp{})
+	default:
+		if data, stamp, err = f.ReadListed(*buf, name, maxRow); data != nil {
+			*buf = data
+		}
 	}
+	text := string(data)
 	r := &row{stamp: stamp}
 	content := err == nil || errors.Is(err, folder.ErrTooLarge) // what was seen stays so for this stamp
 	id := strings.TrimSuffix(name, rowExtension)
@@ -160,7 +175,7 @@ func (s *Store) read(f *folder.Folder, name string, warm bool) (*row, error) {
 	case err == nil && !isPlainID(id):
 		err = errors.New("its name is no ledger id")
 	case err == nil:
-		if r.entry, err = decodeEntry(data); err == nil && r.entry.LedgerID != id {
+		if r.entry, err = decodeText(data, text); err == nil && r.entry.LedgerID != id {
 			err = fmt.Errorf("holds the row %.140q", r.entry.LedgerID)
 		}
 	}
@@ -170,7 +185,7 @@ func (s *Store) read(f *folder.Folder, name string, warm bool) (*row, error) {
 	if warm && content && start.Sub(time.Unix(0, max(stamp.Mtime, stamp.Ctime))) > cacheAge {
 		s.cache.put(name, r)
 	} else {
-		r.raw = data
+		r.raw = text
 	}
 	return r, nil
 }
@@ -216,7 +231,7 @@ var errStopped = errors.New("stopped")
 // yield in the order of their names. complete says whether the listing is known to have
 // shown every row. A folder that does not exist has no rows.
 func (s *Store) scan(ctx context.Context, sub string, yield func(name string, r *row) bool) (complete bool, err error) {
-	names, complete, err := s.list(ctx, sub)
+	names, odd, complete, err := s.listKinds(ctx, sub)
 	if err != nil {
 		return false, fmt.Errorf("ledger: list: %w", err)
 	}
@@ -232,7 +247,7 @@ func (s *Store) scan(ctx context.Context, sub string, yield func(name string, r 
 		return false, fmt.Errorf("ledger: list: %w", err)
 	}
 	defer f.Close()
-	err = s.readAll(ctx, f, names, warm, yield)
+	err = s.readAll(ctx, f, names, odd, warm, yield)
 	return complete && err == nil, err
 }
 
@@ -258,7 +273,7 @@ const (
 
 // readAll hands the rows of names to yield, in their order and without those that have
 // vanished. Two goroutines read ahead; they have ended when it returns.
-func (s *Store) readAll(ctx context.Context, f *folder.Folder, names []string, warm bool, yield func(string, *row) bool) error {
+func (s *Store) readAll(ctx context.Context, f *folder.Folder, names []string, odd map[string]bool, warm bool, yield func(string, *row) bool) error {
 	chunks := (len(names) + readChunk - 1) / readChunk
 	part := func(i int) []string { return names[i*readChunk : min((i+1)*readChunk, len(names))] }
 	type result struct {
@@ -268,9 +283,14 @@ func (s *Store) readAll(ctx context.Context, f *folder.Folder, names []string, w
 	read := func(i int) (r result) {
 		names := part(i)
 		r.rows = make([]*row, len(names))
+		var buf []byte
 		for j, name := range names {
+			into := &buf
+			if odd[name] {
+				into = nil
+			}
 			var err error
-			if r.rows[j], err = s.read(f, name, warm); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if r.rows[j], err = s.readListed(f, into, name, warm); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				r.err = fmt.Errorf("ledger: list: %w", err)
 				break
 			}
@@ -332,12 +352,18 @@ const listTries = 5
 
 // list returns the names of a folder's rows. A folder that does not exist has none.
 func (s *Store) list(ctx context.Context, sub string) (names []string, complete bool, err error) {
+	names, _, complete, err = s.listKinds(ctx, sub)
+	return names, complete, err
+}
+
+// listKinds is list, with those names that may be of no regular files.
+func (s *Store) listKinds(ctx context.Context, sub string) (names []string, odd map[string]bool, complete bool, err error) {
 	f, err := s.open(sub)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, true, nil
+		return nil, nil, true, nil
 	}
 	if err != nil {
-		return nil, false, err
+		return nil, nil, false, err
 	}
 	defer f.Close()
 	return rowNames(ctx, f)
@@ -347,28 +373,32 @@ func (s *Store) list(ctx context.Context, sub string) (names []string, complete 
 // systems (btrfs) can hide a name from a listing during which it was renamed, so a
 // folder that changed meanwhile is listed again and the names are joined; complete is
 // false where it never stood still.
-func rowNames(ctx context.Context, f *folder.Folder) (names []string, complete bool, err error) {
+func rowNames(ctx context.Context, f *folder.Folder) (names []string, odd map[string]bool, complete bool, err error) {
 	for try := 0; try < listTries && !complete; try++ {
 		if err := ctx.Err(); err != nil {
-			return nil, false, err
+			return nil, nil, false, err
 		}
 		before, err := f.Mtime()
 		if err != nil {
-			return nil, false, err
+			return nil, nil, false, err
 		}
-		listed, err := f.Names()
+		listed, others, err := f.Names()
 		if err != nil {
-			return nil, false, err
+			return nil, nil, false, err
 		}
 		after, err := f.Mtime()
 		if err != nil {
-			return nil, false, err
+			return nil, nil, false, err
 		}
 		complete = before.Equal(after)
+		if odd == nil {
+			odd = others
+		}
+		maps.Copy(odd, others)
 		names = append(names, slices.DeleteFunc(listed, func(name string) bool {
 			return !strings.HasSuffix(name, rowExtension)
 		})...)
 	}
 	slices.Sort(names)
-	return slices.Compact(names), complete, nil
+	return slices.Compact(names), odd, complete, nil
 }

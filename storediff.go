@@ -196,7 +196,7 @@ func formerIDs(e *Entry) (ids []string) {
 // finishedSince yields the filed rows that were written since: a row that ended later than
 // that is among them.
 func (s *Store) finishedSince(ctx context.Context, since time.Time, yield func(*Entry)) error {
-	names, complete, err := s.list(ctx, dirFinished)
+	names, odd, complete, err := s.listKinds(ctx, dirFinished)
 	if err == nil && !complete {
 		err = fmt.Errorf("%w: finished rows were moved meanwhile", ErrUnknown)
 	}
@@ -213,7 +213,7 @@ func (s *Store) finishedSince(ctx context.Context, since time.Time, yield func(*
 		return err == nil && stamp.Mtime < since.UnixNano() || errors.Is(err, folder.ErrNotRegular)
 	})
 	var damaged error
-	err = s.readAll(ctx, f, names, false, func(_ string, r *row) bool {
+	err = s.readAll(ctx, f, names, odd, false, func(_ string, r *row) bool {
 		if damaged = r.err; damaged == nil {
 			yield(&r.entry)
 		}

@@ -212,7 +212,7 @@ func (s *Store) clearClaims(ctx context.Context, held map[string]bool, t *Tidied
 		return fmt.Errorf("ledger: claims: %w", err)
 	}
 	defer f.Close()
-	names, err := f.Names()
+	names, _, err := f.Names()
 	if err != nil {
 		return fmt.Errorf("ledger: claims: %w", err)
 	}

@@ -60,15 +60,29 @@ func (d *Folder) Mtime() (time.Time, error) {
 	return info.ModTime(), nil
 }
 
-// Names lists the folder's names, in no order. A listing that fails midway is an error,
-// never a short list.
-func (d *Folder) Names() ([]string, error) {
+// Names lists the folder's names, in no order, and those among them that may be no regular
+// files. A listing that fails midway is an error, never a short list.
+func (d *Folder) Names() (names []string, odd map[string]bool, err error) {
 	f, err := d.reopen()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
-	return f.Readdirnames(-1)
+	entries, err := f.ReadDir(-1)
+	if err != nil {
+		return nil, nil, err
+	}
+	names = make([]string, len(entries))
+	for i, entry := range entries {
+		names[i] = entry.Name()
+		if !entry.Type().IsRegular() {
+			if odd == nil {
+				odd = map[string]bool{}
+			}
+			odd[names[i]] = true
+		}
+	}
+	return names, odd, nil
 }
 
 // Read returns the content of the regular file name and its stamp, or no content where
@@ -83,7 +97,13 @@ func (d *Folder) Read(name string, max int64, known Stamp) ([]byte, Stamp, error
 	if stamp.Size > max {
 		return nil, stamp, tooLarge(stamp.Size, max)
 	}
-	return d.read(name, max)
+	return d.ReadListed(nil, name, max)
+}
+
+// ReadListed is Read, into the memory of buf where that is enough, for a name that a
+// listing has just shown to be a regular file's.
+func (d *Folder) ReadListed(buf []byte, name string, max int64) ([]byte, Stamp, error) {
+	return d.read(buf, name, max)
 }
 
 func tooLarge(size, max int64) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,7 +40,7 @@ func (d *Folder) openat(name string, flags int) (int, error) {
 
 // read uses bare descriptors: an os.File would first be offered to the poller, which
 // refuses regular files, at two system calls a row.
-func (d *Folder) read(name string, max int64) ([]byte, Stamp, error) {
+func (d *Folder) read(buf []byte, name string, max int64) ([]byte, Stamp, error) {
 	fd, err := d.openat(name, unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY)
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
 		return nil, Stamp{}, errors.Join(ErrNotRegular, err) // replaced since it was looked at
@@ -60,7 +61,7 @@ func (d *Folder) read(name string, max int64) ([]byte, Stamp, error) {
 		return nil, stamp, tooLarge(stamp.Size, max)
 	}
 	// One byte more than the size, so that a file which grew meanwhile shows itself.
-	data := make([]byte, stamp.Size+1)
+	data := slices.Grow(buf[:0], int(stamp.Size)+1)[:stamp.Size+1]
 	for n := 0; ; {
 		m, err := retry(func() (int, error) { return unix.Read(fd, data[n:]) })
 		n += m

@@ -103,7 +103,7 @@ func TestWhatIsNoRegularFileIsNotRead(t *testing.T) {
 					t.Errorf("lstat: %v", err)
 				}
 				// It has taken the place of a file that was looked at.
-				if data, _, err := d.read("x", limit); !errors.Is(err, ErrNotRegular) || data != nil {
+				if data, _, err := d.read(nil, "x", limit); !errors.Is(err, ErrNotRegular) || data != nil {
 					t.Errorf("read without a look: %q, %v", data, err)
 				}
 			})
@@ -118,7 +118,7 @@ func TestReadUpToTheLimit(t *testing.T) {
 		put(t, filepath.Join(dir, "x"), want)
 		for name, read := range map[string]func() ([]byte, Stamp, error){
 			"read": func() ([]byte, Stamp, error) { return d.Read("x", limit, Stamp{}) },
-			"grew": func() ([]byte, Stamp, error) { return d.read("x", limit) },
+			"grew": func() ([]byte, Stamp, error) { return d.read(nil, "x", limit) },
 		} {
 			data, stamp, err := read()
 			switch {
@@ -140,7 +140,7 @@ func TestOddNames(t *testing.T) {
 	for _, name := range names {
 		put(t, filepath.Join(dir, name), "of "+name)
 	}
-	got, err := d.Names()
+	got, _, err := d.Names()
 	ok(t, err)
 	slices.Sort(got)
 	slices.Sort(names)
@@ -339,7 +339,7 @@ func TestAFolderThatMovesAndGoes(t *testing.T) {
 	ok(t, os.Rename(path, path+".moved"))
 	ok(t, os.Mkdir(path, 0o700))
 	put(t, filepath.Join(path, "y"), "another's")
-	if names, err := d.Names(); err != nil || !slices.Equal(names, []string{"x"}) {
+	if names, _, err := d.Names(); err != nil || !slices.Equal(names, []string{"x"}) {
 		t.Errorf("%q, %v", names, err)
 	}
 	if data, _, err := d.Read("x", limit, Stamp{}); string(data) != "mine" || err != nil {
@@ -349,7 +349,7 @@ func TestAFolderThatMovesAndGoes(t *testing.T) {
 		t.Errorf("modified at %v, before %v: %v", now, before, err)
 	}
 	ok(t, os.RemoveAll(path+".moved"))
-	if names, err := d.Names(); err == nil {
+	if names, _, err := d.Names(); err == nil {
 		t.Errorf("a folder that is gone: %q", names)
 	}
 	if _, _, err := d.Read("x", limit, Stamp{}); !errors.Is(err, fs.ErrNotExist) {
@@ -364,7 +364,7 @@ func TestNamesAtTheSameTime(t *testing.T) {
 	for i := range files {
 		put(t, filepath.Join(dir, strings.Repeat("n", 1+i/100)+string(rune('a'+i%100))), "")
 	}
-	want, err := d.Names()
+	want, _, err := d.Names()
 	ok(t, err)
 	slices.Sort(want)
 	if len(want) != files {
@@ -374,7 +374,7 @@ func TestNamesAtTheSameTime(t *testing.T) {
 	for range 8 {
 		wait.Go(func() {
 			for range 20 {
-				got, err := d.Names()
+				got, _, err := d.Names()
 				slices.Sort(got)
 				if err != nil || !slices.Equal(got, want) {
 					t.Errorf("%d names of %d, %v", len(got), files, err)

@@ -22,7 +22,7 @@ func openFolder(path string) (*os.File, error) {
 
 func (d *Folder) reopen() (*os.File, error) { return os.Open(d.Path()) }
 
-func (d *Folder) read(name string, max int64) ([]byte, Stamp, error) {
+func (d *Folder) read(_ []byte, name string, max int64) ([]byte, Stamp, error) {
 	f, err := os.Open(filepath.Join(d.Path(), name))
 	if err != nil {
 		return nil, Stamp{}, err
