@@ -73,7 +73,7 @@ func (s *Store) Find(ctx context.Context, q Query) (Entry, error) {
 	return set[0]()
 }
 
-var errNoMatch = fmt.Errorf("ledger: find: %w", ErrNotFound)
+func noMatch() error { return fmt.Errorf("ledger: find: %w", ErrNotFound) }
 
 // findPrefix prefers an open row: a finished one is meant only where no open one fits.
 func (s *Store) findPrefix(ctx context.Context, prefix string) (Entry, error) {
@@ -125,17 +125,17 @@ func (s *Store) findPID(ctx context.Context, pid int) (Entry, error) {
 }
 
 // errBroken says that a process ended while the chain above it was walked.
-var errBroken = fmt.Errorf("ledger: find: %w: an ancestor ended meanwhile", ErrUnknown)
+var errBroken = errors.New("an ancestor ended meanwhile")
 
 // findAncestor walks up from pid. Where an ancestor ends meanwhile, its children have
 // another parent by now, and the walk begins anew.
 func (s *Store) findAncestor(ctx context.Context, pid int) (e Entry, err error) {
 	for range 5 {
 		if e, err = s.walkUp(ctx, pid); err != errBroken {
-			break
+			return e, err
 		}
 	}
-	return e, err
+	return e, fmt.Errorf("ledger: find: %w: %w", ErrUnknown, errBroken)
 }
 
 // walkUp pins each step by start ticks: a parent that is younger than its child is a
@@ -163,11 +163,11 @@ func (s *Store) walkUp(ctx context.Context, pid int) (Entry, error) {
 		case err != nil:
 			return Entry{}, fmt.Errorf("%w: %w", ErrUnknown, err)
 		case st.PPID == 0:
-			return Entry{}, errNoMatch
+			return Entry{}, noMatch()
 		}
 		born, pid = p.StartTicks, st.PPID
 	}
-	return Entry{}, errNoMatch
+	return Entry{}, noMatch()
 }
 
 // findClaim answers from the claims where they are complete, else from the rows.
@@ -180,7 +180,7 @@ func (s *Store) findClaim(ctx context.Context, c claim) (Entry, error) {
 		return s.Get(ctx, id)
 	}
 	if complete, _, _, err := s.claimsComplete(); err == nil && complete {
-		return Entry{}, errNoMatch
+		return Entry{}, noMatch()
 	}
 	return s.findOpen(ctx, c.held)
 }
@@ -199,5 +199,5 @@ func (s *Store) findOpen(ctx context.Context, fits func(*Entry) bool) (Entry, er
 			return e, nil
 		}
 	}
-	return Entry{}, errNoMatch
+	return Entry{}, noMatch()
 }

@@ -103,11 +103,12 @@ func (a *app) run(ctx context.Context, args []string) error {
 		a.overview(a.stderr, global)
 		return errors.Join(errUsage, errSilent)
 	}
-	i := slices.IndexFunc(commands(), func(c command) bool { return c.name == args[0] })
+	all := commands()
+	i := slices.IndexFunc(all, func(c command) bool { return c.name == args[0] })
 	if i < 0 {
 		return fmt.Errorf("%w: there is no command %q", errUsage, args[0])
 	}
-	c := commands()[i]
+	c := all[i]
 	a.command = c.name
 	flags := a.flags(c.name)
 	if c.name != "hook" { // which is over before anybody could interrupt it
