@@ -259,13 +259,6 @@ func ago(d time.Duration) string {
 	return fmt.Sprintf("%d days ago", d/(24*time.Hour))
 }
 
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
-}
-
 // alive reports whether the session's process is known to run.
 func (l Liveness) alive() bool {
 	return l == LivenessWorking || l == LivenessIdle || l == LivenessDetached

@@ -34,13 +34,6 @@ type stage struct {
 	patience time.Duration
 }
 
-func orDefault(d, other time.Duration) time.Duration {
-	if d == 0 {
-		return other
-	}
-	return d
-}
-
 // end ends the processes that list names, by identity: through a pidfd that is checked
 // against the start ticks first, so that a stranger under a re-used pid is never met. list
 // is asked again before each signal, for what was forked meanwhile, and once more at the

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,7 +68,7 @@ func HandleHook(ctx context.Context, s *Store, runtime string, payload io.Reader
 	if opts.PID == 0 {
 		opts.PID = os.Getpid()
 	}
-	wait := orDefault(opts.Wait, hookWait)
+	wait := cmp.Or(opts.Wait, hookWait)
 	ctx, cancel := context.WithTimeout(ctx, wait*3/2)
 	defer cancel()
 	h := &hook{s: s, runtime: runtime, ev: ev, opts: opts, look: wait / 3, result: HookResult{Event: ev.Name}}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -145,10 +146,10 @@ func (l *launching) spawn(ctx context.Context) error {
 	if err := s.makeHostDir(filepath.Dir(l.socket)); err != nil {
 		return fmt.Errorf("ledger: launch: %w", err)
 	}
-	server := tmux.Server{Socket: l.socket, Env: l.childEnv(), Wrap: l.h.WrapServer, Config: orElse(l.h.ServerConfig, os.DevNull)}
+	server := tmux.Server{Socket: l.socket, Env: l.childEnv(), Wrap: l.h.WrapServer, Config: cmp.Or(l.h.ServerConfig, os.DevNull)}
 	o := &l.opts
 	l.pane, err = server.NewSession(ctx, tmux.SessionOptions{
-		Name: orElse(o.Name, l.row.LedgerID), Window: o.Window, Width: o.Width, Height: o.Height,
+		Name: cmp.Or(o.Name, l.row.LedgerID), Window: o.Window, Width: o.Width, Height: o.Height,
 		Start:   tmux.Start{Command: l.h.carrier(l.row.LedgerID, l.row.Lease.Attempt, l.argv), Dir: l.row.Cwd},
 		Options: hostOptions,
 	})
@@ -281,7 +282,7 @@ var errEnded = errors.New("it ended at once")
 // awaitAgent waits until the gated process runs another command line than the carrier's.
 func (l *launching) awaitAgent(ctx context.Context) error {
 	s := l.h.Store
-	ctx, cancel := context.WithTimeout(ctx, orDefault(l.opts.Wait, launchWait))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(l.opts.Wait, launchWait))
 	defer cancel()
 	gate := s.gate(l.row.Lease.Attempt)
 	for {
