@@ -147,8 +147,9 @@ func (s *Set) slot(name string) chan struct{} {
 	return slot
 }
 
-// TryLock takes the lock called name if it is free, without waiting. Where it cannot tell
-// that it is, and on systems other than Linux, ok is false: Lock says more.
+// TryLock takes the lock called name, whose file it creates where it is missing, if it is
+// free, without waiting. Where it cannot tell that, and on systems other than Linux, ok is
+// false: Lock says more.
 func (s *Set) TryLock(name string) (unlock func(), ok bool) {
 	if !isName(name) {
 		return nil, false

@@ -16,11 +16,11 @@ func (d descriptor) Close() error {
 	return unix.Close(int(d))
 }
 
-// try takes the lock of a file that is there and that nobody holds, without waiting, which
-// lockedfile cannot: its wait needs a goroutine, and a hand-over from that one costs as much
-// as the rest of an update's processor time. Anything unusual is left to the wait.
+// try takes a lock that nobody holds, without waiting, which lockedfile cannot: its wait needs
+// a goroutine, and a hand-over from that one costs as much as the rest of an update's
+// processor time. Anything unusual is left to the wait.
 func try(path string) (io.Closer, bool) {
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, false
 	}
