@@ -90,7 +90,7 @@ func TestRetentionListsFinishedRowsOnceADayAndGetsThroughABacklog(t *testing.T) 
 
 	rep := mustSweep(t, s, SweepOptions{})
 	if len(rep.Pruned) != maxRetired || rep.Pruned[0].Clause != "finished" {
-		t.Fatalf("%d pruned", len(rep.Pruned))
+		t.Fatalf("%d pruned; %+v", len(rep.Pruned), rep.UpdateFailures)
 	}
 	gone := prunedIDs(rep)
 	gone = append(gone, prunedIDs(mustSweep(t, s, SweepOptions{}))...)
