@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/sessionledger/ledger/internal/procscan"
 )
 
 // The variables by which a session's processes carry its identity.
@@ -71,7 +73,7 @@ func (s *Store) hasTranscript(ctx context.Context, rt Runtime, e *Entry, id, pat
 // environOf looks variables up in the environment of the row's process. It is nil where
 // that cannot be read, or is gone.
 func (s *Store) environOf(e *Entry) func(string) string {
-	sn, err := s.procs.sys.Chain(e.PID)
+	sn, err := s.procs.sys.ChainTo(e.PID, itself)
 	if err != nil {
 		return nil
 	}
@@ -87,6 +89,9 @@ func (s *Store) environOf(e *Entry) func(string) string {
 		return v
 	}
 }
+
+// itself makes a chain of one process.
+func itself(procscan.Proc) bool { return true }
 
 // gather fills in the facts that ev's guards consult, under the row's lock. What cannot be
 // found out stays unknown.
@@ -200,9 +205,14 @@ func (s *Store) leaseHeld(l *Lease, refusal error) error {
 	return held
 }
 
-// readCarrier looks at the environment of a process and of those above it.
+// readCarrier looks at the environment of a process and, during an operation, of those
+// above it.
 func (s *Store) readCarrier(e *Entry, p ProcessID, f *Facts) {
-	sn, err := s.procs.sys.Chain(p.PID)
+	enough := itself
+	if e.Lease != nil { // then it matters whether another one above carries the attempt
+		enough = func(procscan.Proc) bool { return false }
+	}
+	sn, err := s.procs.sys.ChainTo(p.PID, enough)
 	if err != nil {
 		return
 	}

@@ -300,7 +300,7 @@ func (p *pass) environ(q procscan.Proc) (procscan.Env, error) {
 	if !errors.Is(err, procscan.ErrNoEnviron) {
 		return env, err
 	}
-	again, err := p.sys.Chain(q.PID)
+	again, err := p.sys.ChainTo(q.PID, itself)
 	if err != nil {
 		return procscan.Env{}, err
 	}
