@@ -95,8 +95,8 @@ func keep(v reflect.Value, rest []byte) error {
 
 // value reads a value into a zero one; null leaves it.
 func (r rowReader) value(v reflect.Value) error {
-	switch kind := r.PeekKind(); {
-	case kind == 'n':
+	switch {
+	case r.PeekKind() == 'n':
 		_, err := r.ReadToken()
 		return err
 	case v.Kind() == reflect.Pointer:
@@ -104,7 +104,7 @@ func (r rowReader) value(v reflect.Value) error {
 		return r.value(v.Elem())
 	case v.Kind() == reflect.Slice:
 		return r.list(v)
-	case v.Kind() == reflect.Struct && kind == '{':
+	case v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[time.Time]():
 		return r.object(v)
 	}
 	raw, err := r.ReadValue()

@@ -19,7 +19,7 @@ func encodeObject(enc *jsontext.Encoder, v reflect.Value) error {
 	l := layoutOf(v.Type())
 	for _, m := range l {
 		f := v.Field(m.index)
-		if m.omit && isZero(f) {
+		if m.omit && f.IsZero() {
 			continue
 		}
 		if err := enc.WriteValue(m.quoted); err != nil {
@@ -33,17 +33,6 @@ func encodeObject(enc *jsontext.Encoder, v reflect.Value) error {
 		return err
 	}
 	return enc.WriteToken(jsontext.EndObject)
-}
-
-// isZero reports whether omitzero leaves a value out.
-func isZero(v reflect.Value) bool {
-	switch p := v.Addr().Interface().(type) {
-	case *ProcessID:
-		return p.IsZero()
-	case *time.Time:
-		return p.IsZero()
-	}
-	return v.IsZero()
 }
 
 func unknownOf(v reflect.Value) jsontext.Value {

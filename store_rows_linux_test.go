@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -186,6 +187,80 @@ func each(v reflect.Value, f func(reflect.Value)) {
 				each(v.Field(i), f)
 			}
 		}
+	}
+}
+
+// A value of another kind than a member has makes a damaged row, in every member at every
+// level. Null is of all kinds.
+func TestValuesOfAnotherKind(t *testing.T) {
+	full := fullEntry(t, "row")
+	data, err := encodeEntry(&full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var root any
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	if err := dec.Decode(&root); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	try := func(path string, was any, put func(any)) {
+		if was == nil {
+			return
+		}
+		for _, v := range []any{"", "text", json.Number("7"), json.Number("7.5"), true, []any{}, map[string]any{}, map[string]any{"z": 1}} {
+			if v != json.Number("7.5") && reflect.TypeOf(v) == reflect.TypeOf(was) {
+				continue
+			}
+			put(v)
+			text, err := json.Marshal(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := decodeEntry(text); err == nil {
+				t.Errorf("%s: %v is read", path, v)
+			}
+			n++
+		}
+		put(was)
+	}
+	var walk func(path string, v any)
+	walk = func(path string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for name, was := range v {
+				try(path+"."+name, was, func(x any) { v[name] = x })
+				walk(path+"."+name, was)
+			}
+		case []any:
+			try(path+"[0]", v[0], func(x any) { v[0] = x })
+			walk(path+"[0]", v[0])
+		}
+	}
+	walk("", root)
+	if n < 700 {
+		t.Errorf("%d values were tried", n)
+	}
+}
+
+// An identity without a pid names nobody, and is kept with its unknown members all the same.
+func TestIdentityOfNobodyIsKept(t *testing.T) {
+	s := newStore(t, nil)
+	const server = `"paneServer":{"bootId":"b","pid":null,"startTicks":0,"z":2.50}`
+	putRow(t, s, "row", `{"schemaVersion":1,"ledgerId":"row","runtime":"claude",`+server+`}`)
+	before := readFile(t, rowPath(s, "row"))
+	if _, err := s.Update(t.Context(), "row", func(*Entry) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if after := readFile(t, rowPath(s, "row")); after != before {
+		t.Errorf("nothing changed, and it was written: %s", after)
+	}
+	if _, err := s.Update(t.Context(), "row", touch); err != nil {
+		t.Fatal(err)
+	}
+	if after := readFile(t, rowPath(s, "row")); !strings.Contains(after, server) {
+		t.Errorf("it is lost: %s", after)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // asStored makes of an edited row what the next reader of its file will see: times in UTC
-// and whole seconds, no identity of nobody, and the phase that a reader assumes. The error is of a row that no
+// and whole seconds, and the phase that a reader assumes. The error is of a row that no
 // reader would accept.
 func (e *Entry) asStored() error {
 	for _, t := range append(e.ownTimes(), e.partTimes()...) {
@@ -16,25 +16,8 @@ func (e *Entry) asStored() error {
 			return fmt.Errorf("year %d", t.Year())
 		}
 	}
-	for _, p := range e.omittedProcesses() {
-		if p.IsZero() {
-			*p = ProcessID{}
-		}
-	}
 	e.assumePhase()
 	return e.checkShape()
-}
-
-// omittedProcesses are the identities that are left out of a row where they name nobody.
-func (e *Entry) omittedProcesses() []*ProcessID {
-	processes := []*ProcessID{&e.PaneServer}
-	if e.Frozen != nil {
-		processes = append(processes, &e.Frozen.StandIn)
-	}
-	if e.Restore != nil {
-		processes = append(processes, &e.Restore.Launched)
-	}
-	return processes
 }
 
 func storedTime(t time.Time) time.Time {
