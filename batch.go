@@ -39,29 +39,20 @@ func (s *Store) batch(ctx context.Context, changes []change) ([]Entry, []error) 
 }
 
 func (s *Store) batchAll(ctx context.Context, changes []change, results []staged) {
-	fail := func(err error) {
+	sessions, err := s.held(dirSessions)
+	if err != nil {
 		for i := range results {
 			results[i].err = fmt.Errorf("ledger: batch: %w", err)
 		}
-	}
-	d, err := s.dir(dirSessions)
-	if err != nil {
-		fail(err)
 		return
 	}
-	f, err := s.open(dirSessions)
-	if err != nil {
-		fail(err)
-		return
-	}
-	defer f.Close()
 	for start := 0; start < len(changes); start += batchPart {
 		end := min(start+batchPart, len(changes))
 		part, rows := changes[start:end], results[start:end]
-		sideBySide(len(part), func(i int) { rows[i] = s.stage(ctx, d, part[i]) })
+		sideBySide(len(part), func(i int) { rows[i] = s.stage(ctx, sessions, part[i]) })
 		sideBySide(len(part), func(i int) { rows[i].flush(part[i].id) })
 		for i := range part {
-			s.publish(ctx, f, part[i], &rows[i])
+			s.publish(ctx, sessions.read, part[i], &rows[i])
 		}
 	}
 	var published []*durable.Staged
@@ -73,7 +64,7 @@ func (s *Store) batchAll(ctx context.Context, changes []change, results []staged
 	if len(published) == 0 {
 		return
 	}
-	if err := writeError("batch", d.Sync(published...)); err != nil {
+	if err := writeError("batch", sessions.dir.Sync(published...)); err != nil {
 		for i := range results {
 			if results[i].file != nil {
 				results[i].err = err
@@ -107,7 +98,7 @@ type staged struct {
 // stage edits a row as it is now, without its lock, and writes the temp file. A change
 // that removes its row or records a refusal, and one whose row lies elsewhere, is left to
 // rewrite.
-func (s *Store) stage(ctx context.Context, d *durable.Dir, c change) (r staged) {
+func (s *Store) stage(ctx context.Context, sessions writable, c change) (r staged) {
 	if r.err = s.begin(ctx); r.err != nil {
 		return r
 	}
@@ -115,7 +106,7 @@ func (s *Store) stage(ctx context.Context, d *durable.Dir, c change) (r staged) 
 		return r
 	}
 	var sub string
-	if r.from, sub, r.err = s.lookUp(c.id); r.err != nil {
+	if r.from, sub, r.err = s.lookUpIn(sessions.read, c.id); r.err != nil {
 		return r
 	}
 	p, err := prepare(r.from, maxRow, c.edit)
@@ -128,7 +119,7 @@ func (s *Store) stage(ctx context.Context, d *durable.Dir, c change) (r staged) 
 		r.prepared = p
 	default:
 		r.prepared = p
-		r.file, err = d.Begin(s.tag(), c.id+rowExtension, p.data)
+		r.file, err = sessions.dir.Begin(s.tag(), c.id+rowExtension, p.data)
 		r.fail(writeError(c.id, err))
 	}
 	return r

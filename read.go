@@ -170,7 +170,7 @@ func (s *Store) readListed(f *folder.Folder, buf *[]byte, name string, warm bool
 	content := err == nil || errors.Is(err, folder.ErrTooLarge) // what was seen stays so for this stamp
 	id := strings.TrimSuffix(name, rowExtension)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), isExhausted(err):
+	case errors.Is(err, fs.ErrNotExist), isElsewhere(err):
 		return nil, err
 	case err == nil && !isPlainID(id):
 		err = errors.New("its name is no ledger id")
@@ -190,9 +190,10 @@ func (s *Store) readListed(f *folder.Folder, buf *[]byte, name string, warm bool
 	return r, nil
 }
 
-// isExhausted tells a lack of this process or machine from a fault of one row.
-func isExhausted(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
+// isElsewhere tells a lack of this process or machine, and a store that was closed, from a
+// fault of one row.
+func isElsewhere(err error) bool {
+	return errors.Is(err, fs.ErrClosed) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
 
 // lookUp finds the row id where it lies. The error is ErrNotFound.

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -334,6 +335,52 @@ func TestCloseWritesNothing(t *testing.T) {
 	}
 	if after := snapshotFiles(t, s.root); !reflect.DeepEqual(before, after) {
 		t.Error("calls on a closed store changed the ledger")
+	}
+}
+
+// A store that is closed under its writers leaves each of them with ErrClosed, and not with
+// a row that only seems damaged.
+func TestCloseUnderWriters(t *testing.T) {
+	keeper := newStore(t, nil)
+	id := born(t, keeper, "row").LedgerID
+	for range 10 {
+		s, err := Open(keeper.root, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := make(chan struct{}, 2)
+		var writers sync.WaitGroup
+		write := func(write func() error) {
+			for first := true; ; first = false {
+				if err := write(); err != nil {
+					if !errors.Is(err, fs.ErrClosed) {
+						t.Errorf("%v, want ErrClosed", err)
+					}
+					return
+				}
+				if first {
+					begun <- struct{}{}
+				}
+			}
+		}
+		writers.Go(func() {
+			write(func() error {
+				_, err := s.Update(t.Context(), id, touch, Relaxed())
+				return err
+			})
+		})
+		writers.Go(func() {
+			write(func() error {
+				_, errs := s.batch(t.Context(), []change{{id, func(e *Entry) (verdict, error) { return unchanged, touch(e) }}})
+				return errs[0]
+			})
+		})
+		<-begun
+		<-begun
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		writers.Wait()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -31,9 +32,11 @@ var ErrInsecure = errors.New("insecure folder")
 
 var errGrew = errors.New("grew while it was read")
 
-// Folder is an open folder. It is safe for concurrent use.
+// Folder is an open folder. It is safe for concurrent use, Close included: what is called
+// afterwards fails with [fs.ErrClosed].
 type Folder struct {
-	f *os.File
+	f    *os.File
+	conn syscall.RawConn // f's
 }
 
 // Open opens the folder at path. A symlink in its place is refused.
@@ -42,7 +45,12 @@ func Open(path string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Folder{f}, nil
+	conn, err := f.SyscallConn()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &Folder{f, conn}, nil
 }
 
 // Close releases the folder.

@@ -28,9 +28,21 @@ func (d *Folder) reopen() (*os.File, error) {
 	return os.NewFile(uintptr(fd), d.Path()), nil
 }
 
+// at calls f with the folder's descriptor, which stays open meanwhile: its number could be
+// another folder's by then.
+func (d *Folder) at(f func(dir int) (int, error)) (n int, err error) {
+	closed := d.conn.Control(func(dir uintptr) {
+		n, err = retry(func() (int, error) { return f(int(dir)) })
+	})
+	if closed != nil {
+		return -1, fs.ErrClosed
+	}
+	return n, err
+}
+
 func (d *Folder) openat(name string, flags int) (int, error) {
-	fd, err := retry(func() (int, error) {
-		return unix.Openat(int(d.f.Fd()), name, unix.O_RDONLY|unix.O_CLOEXEC|flags, 0)
+	fd, err := d.at(func(dir int) (int, error) {
+		return unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC|flags, 0)
 	})
 	if err != nil {
 		return -1, d.wrap("open", name, err)
@@ -79,8 +91,8 @@ func (d *Folder) read(buf []byte, name string, max int64) ([]byte, Stamp, error)
 // Lstat returns the stamp of the regular file name.
 func (d *Folder) Lstat(name string) (Stamp, error) {
 	var st unix.Stat_t
-	if _, err := retry(func() (int, error) {
-		return 0, unix.Fstatat(int(d.f.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if _, err := d.at(func(dir int) (int, error) {
+		return 0, unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	}); err != nil {
 		return Stamp{}, d.wrap("lstat", name, err)
 	}

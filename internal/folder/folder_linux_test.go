@@ -416,3 +416,49 @@ func TestAnothersFolderIsNotSecure(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A folder that is closed while others read in it is never mistaken for one that was given
+// its descriptor's number.
+func TestCloseWhileInUse(t *testing.T) {
+	d, path := open(t)
+	other := t.TempDir()
+	put(t, filepath.Join(path, "row"), "ours")
+	put(t, filepath.Join(other, "row"), "another's")
+	var readers sync.WaitGroup
+	started := make(chan struct{}, 4)
+	for range cap(started) {
+		readers.Go(func() {
+			for first := true; ; first = false {
+				data, _, err := d.Read("row", limit, Stamp{})
+				if err != nil {
+					if !errors.Is(err, fs.ErrClosed) {
+						t.Errorf("read: %v, want ErrClosed", err)
+					}
+					return
+				}
+				if string(data) != "ours" {
+					t.Errorf("read %q", data)
+				}
+				if first {
+					started <- struct{}{}
+				}
+			}
+		})
+	}
+	for range cap(started) {
+		<-started
+	}
+	ok(t, d.Close())
+	for range 16 {
+		o, err := Open(other)
+		ok(t, err)
+		defer o.Close()
+	}
+	readers.Wait()
+	if _, err := d.Lstat("row"); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("lstat: %v, want ErrClosed", err)
+	}
+	if _, _, err := d.Names(); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("names: %v, want ErrClosed", err)
+	}
+}
