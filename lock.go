@@ -36,9 +36,6 @@ func (s *Store) lock(ctx context.Context, set *flock.Set, sub, name string) (fun
 	if err != nil {
 		return nil, err
 	}
-	if unlock, ok := set.TryLock(name); ok {
-		return unlock, nil
-	}
 	if _, bounded := ctx.Deadline(); !bounded || shared != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, longest)

@@ -3,9 +3,8 @@
 //
 // The locks are those of package lockedfile, flock(2), which the kernel frees
 // when the holder dies; on Linux a free one is taken without that package, by the
-// same call. A lock file is therefore never stale, and is never
-// removed: a holder of the removed file and one of its successor would both have
-// the lock.
+// same call. A lock file is therefore never stale, and is never removed: a holder
+// of the removed file and one of its successor would both have the lock.
 package flock
 
 import (
@@ -145,27 +144,6 @@ func (s *Set) slot(name string) chan struct{} {
 		s.slots[name] = slot
 	}
 	return slot
-}
-
-// TryLock takes the lock called name, whose file it creates where it is missing, if it is
-// free, without waiting. Where it cannot tell that, and on systems other than Linux, ok is
-// false: Lock says more.
-func (s *Set) TryLock(name string) (unlock func(), ok bool) {
-	if !isName(name) {
-		return nil, false
-	}
-	slot := s.slot(name)
-	select {
-	case slot <- struct{}{}:
-	default:
-		return nil, false
-	}
-	f, ok := try(filepath.Join(s.dir, name))
-	if !ok {
-		<-slot
-		return nil, false
-	}
-	return sync.OnceFunc(func() { release(f, slot) }), true
 }
 
 func isName(name string) bool {

@@ -425,42 +425,38 @@ func TestHolders(t *testing.T) {
 }
 
 // What is not known to be free is not taken without a wait, and nothing is left open.
-func TestTryLock(t *testing.T) {
+func TestOnlyFreeLocksAreTakenWithoutAWait(t *testing.T) {
 	s := NewSet(t.TempDir(), "")
 	fds := descriptors(t)
 	refused := func(why, name string) {
 		t.Helper()
-		if unlock, ok := s.TryLock(name); ok {
+		if f, ok := try(filepath.Join(s.dir, name)); ok {
 			t.Errorf("taken: %s", why)
-			unlock()
+			f.Close()
 		}
 	}
-	refused("no name", "../000")
-	if _, ok := NewSet(filepath.Join(s.dir, "none"), "").TryLock("000"); ok {
-		t.Error("taken in a folder that is not there")
-	}
-	unlock, ok := s.TryLock("000")
+	refused("no folder", "none/000")
+	unlock := lock(t, s, "000")
+	refused("held in this process", "000")
+	unlock()
+	f, ok := try(filepath.Join(s.dir, "000"))
 	if !ok {
 		t.Fatal("a free lock is not taken")
-	}
-	refused("held in this process", "000")
-	other := NewSet(s.dir, "")
-	if unlock, ok := other.TryLock("000"); ok {
-		unlock()
-		t.Error("held by another set")
 	}
 	if pid, ok := s.Holder("000"); !ok || pid != os.Getpid() {
 		t.Errorf("holder %d, %t", pid, ok)
 	}
-	unlock()
-	unlock() // does no harm
+	if _, err := s.Lock(within(t, 50*time.Millisecond), "000"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("lock held: %v, want DeadlineExceeded", err)
+	}
+	f.Close()
 	_, letGo := holder(t, s.dir)
 	refused("held by another process", "000")
 	letGo()
 	await(t, "the lock is free", func() bool {
-		unlock, ok := s.TryLock("000")
+		f, ok := try(filepath.Join(s.dir, "000"))
 		if ok {
-			unlock()
+			f.Close()
 		}
 		return ok
 	})
