@@ -101,10 +101,12 @@ func (e *LeaseHeldError) Error() string {
 		return text + ", which has left it: the lease is stale"
 	case e.Seen == Running:
 		return text + ", which runs"
-	case e.Seen == Gone && e.Left > 0:
+	case e.Seen == Unknown:
+		return text + ", of which it is not known whether it runs"
+	case e.Left > 0:
 		return fmt.Sprintf("%s, which is gone: the lease is held for another %s", text, e.Left)
 	}
-	return text + ", of which it is not known whether it runs"
+	return text + ", which is gone: the age of the lease is not known"
 }
 
 // Unwrap returns the refusal, which is ErrLeaseHeld.

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -135,5 +136,24 @@ func TestReleaseEndsTheNonce(t *testing.T) {
 	s, out, err = Transition(s, TakeOver(rivalProc))
 	if out != Applied || s.Released || s.Attempt != "attempt-1" {
 		t.Errorf("%s, %v: %+v", out, err, s)
+	}
+}
+
+// The error says of the owner what was seen, and no more.
+func TestLeaseHeldErrorSaysWhatWasSeen(t *testing.T) {
+	for want, e := range map[string]LeaseHeldError{
+		"which has left it":                 {Seen: Running, Stale: Yes},
+		"which runs":                        {Seen: Running, Stale: No},
+		"not known whether it runs":         {},
+		"held for another 40s":              {Seen: Gone, Stale: No, Left: 40 * time.Second},
+		"the age of the lease is not known": {Seen: Gone, Stale: Unsure},
+	} {
+		e.Owner.PID, e.Err = 7, ErrLeaseHeld
+		if text := e.Error(); !strings.Contains(text, want) || !strings.Contains(text, "by process 7") {
+			t.Errorf("%q, want %q", text, want)
+		}
+		if !errors.Is(&e, ErrLeaseHeld) {
+			t.Errorf("%q is not ErrLeaseHeld", want)
+		}
 	}
 }

@@ -183,6 +183,9 @@ func (sw *sweeper) rowsBeside(ctx context.Context, e *Entry, d *launchDiff) erro
 			d.others = append(d.others, othersLife{who: r.ID + ", which is damaged"})
 		}
 	}
+	if d.decide().id == "" {
+		return nil // finished/ is listed for what hangs on it alone
+	}
 	return sw.s.finishedSince(ctx, d.since.Add(-clockBlur), add)
 }
 

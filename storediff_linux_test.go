@@ -171,8 +171,14 @@ func TestASilentNeighbourLeavesALaunchUnbound(t *testing.T) {
 	silent := d.launch(LaunchOptions{Argv: d.argv(), Env: lazy})
 	e := d.launch(LaunchOptions{Argv: d.argv()})
 	d.begun(silent, 1)
+	// Their number has no bound, so that filed rows are not read where this settles it.
+	filed := d.s.path(dirFinished, "damaged"+rowExtension)
+	putFile(t, filed, "")
 	d.unbound(e.LedgerID, "may be that of")
 	d.unbound(silent.LedgerID, "may be that of")
+	if err := os.Remove(filed); err != nil {
+		t.Fatal(err)
+	}
 	// That it ends does not undo what it may have done.
 	endServer(t, silent.Mux.Socket)
 	d.gone(silent.Process())
