@@ -146,24 +146,25 @@ func (s *Store) read(f *folder.Folder, name string, warm bool) (*row, error) {
 // buf is not nil: memory that the next call may use again.
 func (s *Store) readListed(f *folder.Folder, buf *[]byte, name string, warm bool) (*row, error) {
 	var cached *row
+	var known folder.Stamp
 	if warm {
-		cached = s.cache.get(name)
+		if cached = s.cache.get(name); cached != nil {
+			known = cached.stamp
+		}
 	}
 	start := time.Now()
 	var data []byte
 	var stamp folder.Stamp
 	var err error
-	switch {
-	case cached != nil:
-		if data, stamp, err = f.Read(name, maxRow, cached.stamp); err == nil && stamp == cached.stamp {
-			return cached, nil
-		}
-	case buf == nil:
-		data, stamp, err = f.Read(name, maxRow, folder.Stamp{})
-	default:
+	if cached == nil && buf != nil {
 		if data, stamp, err = f.ReadListed(*buf, name, maxRow); data != nil {
 			*buf = data
 		}
+	} else {
+		data, stamp, err = f.Read(name, maxRow, known)
+	}
+	if cached != nil && err == nil && stamp == known {
+		return cached, nil
 	}
 	text := string(data)
 	r := &row{stamp: stamp}
@@ -375,6 +376,7 @@ func (s *Store) listKinds(ctx context.Context, sub string) (names []string, odd 
 // folder that changed meanwhile is listed again and the names are joined; complete is
 // false where it never stood still.
 func rowNames(ctx context.Context, f *folder.Folder) (names []string, odd map[string]bool, complete bool, err error) {
+	odd = map[string]bool{}
 	for try := 0; try < listTries && !complete; try++ {
 		if err := ctx.Err(); err != nil {
 			return nil, nil, false, err
@@ -392,9 +394,6 @@ func rowNames(ctx context.Context, f *folder.Folder) (names []string, odd map[st
 			return nil, nil, false, err
 		}
 		complete = before.Equal(after)
-		if odd == nil {
-			odd = others
-		}
 		maps.Copy(odd, others)
 		names = append(names, slices.DeleteFunc(listed, func(name string) bool {
 			return !strings.HasSuffix(name, rowExtension)

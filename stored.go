@@ -11,7 +11,7 @@ import (
 // and whole seconds, and the phase that a reader assumes. The error is of a row that no
 // reader would accept.
 func (e *Entry) asStored() error {
-	for _, t := range append(e.ownTimes(), e.partTimes()...) {
+	for _, t := range e.times() {
 		if *t = storedTime(*t); t.Year() < 0 || t.Year() > 9999 {
 			return fmt.Errorf("year %d", t.Year())
 		}
@@ -27,14 +27,10 @@ func storedTime(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Second)
 }
 
-// ownTimes are the times of a row itself.
-func (e *Entry) ownTimes() []*time.Time {
-	return []*time.Time{&e.StartedAt, &e.ProcessDescribedAt, &e.LastActiveAt, &e.LastHeartbeatAt,
+// times are all times of a row and of its parts.
+func (e *Entry) times() []*time.Time {
+	times := []*time.Time{&e.StartedAt, &e.ProcessDescribedAt, &e.LastActiveAt, &e.LastHeartbeatAt,
 		&e.FinishedAt, &e.RescuedAt, &e.StateAt, &e.KillIntentAt, &e.LastPaneChurnAt}
-}
-
-// partTimes are the times in its parts.
-func (e *Entry) partTimes() (times []*time.Time) {
 	if e.Lease != nil {
 		times = append(times, &e.Lease.AcquiredAt)
 	}
