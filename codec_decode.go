@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -82,7 +81,7 @@ func keep(v reflect.Value, rest []byte) error {
 	}
 	raw := jsontext.Value(append(rest, '}'))
 	if !raw.IsValid() {
-		return fmt.Errorf("a name is there twice in %.100s", raw)
+		return fmt.Errorf("a name is there twice in %.100q", raw)
 	}
 	switch p := v.Addr().Interface().(type) {
 	case *ProcessID:
@@ -111,40 +110,35 @@ func (r rowReader) value(v reflect.Value) error {
 	if err != nil {
 		return err
 	}
-	if err := r.scalar(raw, v); err != nil {
-		return fmt.Errorf("%.100s is no value for it: %w", raw, err)
+	if !r.scalar(raw, v) {
+		return fmt.Errorf("%.100q is no value for it", raw)
 	}
 	return nil
 }
 
-func (r rowReader) scalar(raw jsontext.Value, v reflect.Value) (err error) {
+func (r rowReader) scalar(raw jsontext.Value, v reflect.Value) (ok bool) {
 	switch v.Kind() {
 	case reflect.Int, reflect.Int64:
-		var n int64
-		n, err = strconv.ParseInt(string(raw), 10, v.Type().Bits())
+		n, err := strconv.ParseInt(string(raw), 10, v.Type().Bits())
 		v.SetInt(n)
-		return err
+		return err == nil
 	case reflect.Uint64:
-		var n uint64
-		n, err = strconv.ParseUint(string(raw), 10, 64)
+		n, err := strconv.ParseUint(string(raw), 10, 64)
 		v.SetUint(n)
-		return err
+		return err == nil
 	case reflect.Bool:
 		v.SetBool(raw.Kind() == 't')
-		if v.Bool() || raw.Kind() == 'f' {
-			return nil
-		}
-		return errors.New("true or false is expected")
+		return v.Bool() || raw.Kind() == 'f'
 	}
 	if raw.Kind() != '"' {
-		return errors.New("text is expected")
+		return false
 	}
 	end := int(r.InputOffset())
 	text := r.text[end-len(raw)+1 : end-1]
 	if strings.IndexByte(text, '\\') >= 0 {
 		plain, err := jsontext.AppendUnquote(nil, raw)
 		if err != nil {
-			return err
+			return false
 		}
 		text = string(plain)
 	}
@@ -155,11 +149,13 @@ func (r rowReader) scalar(raw jsontext.Value, v reflect.Value) (err error) {
 			*p = plain
 		}
 	case *time.Time:
-		*p, err = parseTime(text)
+		t, err := parseTime(text)
+		*p = t
+		return err == nil
 	default:
 		v.SetString(text) // of a type of its own
 	}
-	return err
+	return true
 }
 
 func (r rowReader) list(v reflect.Value) error {

@@ -526,7 +526,10 @@ func oddFiles(t testing.TB) map[string]func(path string) error {
 		"version is text":     write(strings.Replace(row, `"schemaVersion":1`, `"schemaVersion":"1"`, 1)),
 		"runtime is a number": write(strings.Replace(row, `"claude"`, `7`, 1)),
 		"pid is text":         write(strings.Replace(row, `"pid":null`, `"pid":"7"`, 1)),
+		"pid is long":         write(strings.Replace(row, `"pid":null`, `"pid":`+strings.Repeat("7", 1e5), 1)),
+		"time is long":        write(strings.Replace(row, `"startedAt":null`, `"startedAt":"`+strings.Repeat("\\u0000", 1e4)+`"`, 1)),
 		"pid is negative":     write(strings.Replace(row, `"pid":null`, `"pid":-7`, 1)),
+		"pid is an object":    write(strings.Replace(row, `"pid":null`, "\"pid\":{\n}", 1)),
 		"time is no time":     write(strings.Replace(row, `"startedAt":null`, `"startedAt":"yesterday"`, 1)),
 		"mux is a list":       write(strings.Replace(row, `"mux":{`, `"x":[],"mux":[{`, 1) + "]"),
 		"half a lease":        write(strings.Replace(row, `"mux":`, `"lease":{"op":"freeze"},"mux":`, 1)),
@@ -534,6 +537,7 @@ func oddFiles(t testing.TB) map[string]func(path string) error {
 		"no id":               write(strings.Replace(row, `"odd"`, `null`, 1)),
 		"a member twice":      write(strings.Replace(row, `"runtime":`, `"runtime":"codex","runtime":`, 1)),
 		"unknown twice":       write(strings.Replace(row, `"runtime":`, `"z":1,"z":1,"runtime":`, 1)),
+		"twice on two lines":  write(strings.Replace(row, `"runtime":`, "\"z\":{\n},\"z\":1,\"runtime\":", 1)),
 		"nested twice":        write(strings.Replace(row, `"mux":{`, `"mux":{"z":1,"z":2,`, 1)),
 		"not UTF-8":           write(strings.Replace(row, "claude", "\xff", 1)),
 		"deep":                write(strings.Replace(row, `"mux":`, `"z":`+strings.Repeat("[", 20000)+strings.Repeat("]", 20000)+`,"mux":`, 1)),
@@ -587,6 +591,8 @@ func TestOddFilesInPlaceOfARow(t *testing.T) {
 		rows, damaged := listed(t, s)
 		if len(rows) != 9 || len(damaged) != 1 || damaged["odd"] == nil || damaged["odd"].Path != path || damaged["odd"].Err == nil {
 			t.Errorf("%s: %d rows are listed, damaged: %v", name, len(rows), damaged)
+		} else if text := damaged["odd"].Error(); strings.Contains(text, "\n") || len(text) > 4096 {
+			t.Errorf("%s: its error is no line of text: %.4096q", name, text)
 		}
 		_, getErr := s.Get(ctx, "odd")
 		_, updateErr := s.Update(ctx, "odd", touch)

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// DescribeFast reads the place of the working tree that dir, an absolute path, lies in from a few
-// small files, without a child process; the zero Place means that it lies in no repository. It
-// reports ok only where it is sure to agree with
-// [Runner.Describe]: anything unusual (foreign owner, submodules, symbolic links
-// in place of git's files, reftable, configuration that moves the working tree, unknown
-// extensions, a mount point on the way up) is !ok, to be answered by git or left unknown.
-// Environment variables such as GIT_DIR are not considered.
+// DescribeFast reads the place of the working tree that dir, an absolute path, lies in from a
+// few small files, without a child process; the zero Place means that it lies in no
+// repository. It reports ok only where it is sure to agree with [Runner.Describe]: anything
+// unusual (foreign owner, submodules, symbolic links in place of git's files, reftable,
+// configuration that moves the working tree, unknown extensions, a mount point on the way
+// up) is !ok, to be answered by git or left unknown. Environment variables such as GIT_DIR
+// are not considered.
 func DescribeFast(dir string) (p Place, ok bool) {
 	if !filepath.IsAbs(dir) {
 		return Place{}, false
