@@ -24,7 +24,8 @@ const maxList = 200
 // in UTC. Members that this version does not know are kept with their raw tokens, at
 // this level and inside every part, through any number of rewrites.
 //
-// Entries are values: what a [Store] returns shares nothing with it.
+// Entries are values: what a [Store] returns shares nothing with it. The texts of one row
+// share its memory: whoever keeps single ones of very many rows clones them.
 type Entry struct {
 	SchemaVersion int       `json:"schemaVersion"` // 1; a row with a higher one is never written
 	LedgerID      string    `json:"ledgerId"`      // the session's identity, minted once
