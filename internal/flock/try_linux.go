@@ -25,7 +25,9 @@ func try(path string) (io.Closer, bool) {
 		return nil, false
 	}
 	var st unix.Stat_t
-	if unix.Fstat(fd, &st) == nil && st.Mode == unix.S_IFREG|0o600 && unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil {
+	// A umask can have made a file that this user could not open again.
+	if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil &&
+		(st.Mode&0o7777 == 0o600 || unix.Fchmod(fd, 0o600) == nil) {
 		return descriptor(fd), true
 	}
 	unix.Close(fd)
