@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -179,5 +180,8 @@ func parseTime(text string) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	t, err := time.Parse(time.RFC3339, text)
-	return storedTime(t), err
+	if t = storedTime(t); err == nil && (t.Year() < 0 || t.Year() > 9999) {
+		err = errors.New("no year of four digits in UTC") // which could not be written again
+	}
+	return t, err
 }

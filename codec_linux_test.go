@@ -63,6 +63,27 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
+// What can be read can be written again: a row that could not is damaged at once.
+func TestRowsThatNothingCanFollowAreDamaged(t *testing.T) {
+	for _, member := range []string{
+		`"revision":18446744073709551615`, `"epoch":18446744073709551615`,
+		`"startedAt":"9999-12-31T23:59:59-23:59"`, `"waiting":{"since":"0000-01-01T00:00:00+23:59"}`,
+	} {
+		if _, err := decodeEntry([]byte(`{"schemaVersion":1,"ledgerId":"a",` + member + `}`)); err == nil {
+			t.Errorf("read: %s", member)
+		}
+	}
+	for _, member := range []string{`"revision":18446744073709551614`, `"startedAt":"9999-12-31T23:59:59Z"`} {
+		e, err := decodeEntry([]byte(`{"schemaVersion":1,"ledgerId":"a",` + member + `}`))
+		if err != nil {
+			t.Errorf("%s: %v", member, err)
+		}
+		if p, err := prepare(&row{entry: e}, maxRow, func(e *Entry) (verdict, error) { e.Branch = "b"; return unchanged, nil }); err != nil || !p.write {
+			t.Errorf("%s cannot be written again: %v", member, err)
+		}
+	}
+}
+
 // unknownIn are the members of a row that this version does not know, as they are spelled but
 // for space between their tokens.
 func unknownIn(t *testing.T, row []byte) map[string]string {

@@ -51,8 +51,9 @@ type Store struct {
 	grace       time.Duration
 	servers     []tmux.Server
 	procs       *table
-	rows        *flock.Set // locks/
-	passes      *flock.Set // locks of whole passes, in the root itself
+	rows        *flock.Set   // locks/
+	ownLocks    func() error // refuses a symlink or file in place of locks/, once
+	passes      *flock.Set   // locks of whole passes, in the root itself
 	cache       cache
 	transcripts transcripts
 
@@ -122,6 +123,13 @@ func Open(dir string, opts *Options) (*Store, error) {
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
+	s.ownLocks = sync.OnceValue(func() error {
+		info, err := os.Lstat(s.path(dirLocks))
+		if err == nil && !info.IsDir() { // the holders of a lock elsewhere are others
+			return fmt.Errorf("%w: %q is %s, not a folder", ErrInsecureRoot, s.path(dirLocks), info.Mode().Type())
+		}
+		return nil
+	})
 	s.closed, s.close = context.WithCancel(context.Background())
 	return s, nil
 }

@@ -41,6 +41,9 @@ func (s *Store) lock(ctx context.Context, set *flock.Set, sub, name string) (fun
 		ctx, cancel = context.WithTimeout(ctx, longest)
 		defer cancel()
 	}
+	if err := s.ownLocks(); err != nil {
+		return nil, fmt.Errorf("ledger: lock: %w", err)
+	}
 	unlock, err := set.Lock(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := durable.MkdirAll(s.path(sub), 0o700); err != nil {

@@ -175,6 +175,33 @@ func TestOpenRefusesAnInsecureRoot(t *testing.T) {
 	}
 }
 
+// Two processes that lock in different folders exclude nobody.
+func TestLocksThatLieElsewhereAreRefused(t *testing.T) {
+	s := newStore(t, nil)
+	born(t, s, "row")
+	if err := os.RemoveAll(s.path(dirLocks)); err != nil {
+		t.Fatal(err)
+	}
+	for name, put := range map[string]func() error{
+		"symlink": func() error { return os.Symlink(t.TempDir(), s.path(dirLocks)) },
+		"file":    func() error { return os.WriteFile(s.path(dirLocks), nil, 0o600) },
+	} {
+		if err := put(); err != nil {
+			t.Fatal(err)
+		}
+		again := openStore(t, s.root, nil)
+		if _, err := again.Update(t.Context(), "row", touch); !errors.Is(err, ErrInsecureRoot) {
+			t.Errorf("%s: %v, want ErrInsecureRoot", name, err)
+		}
+		if _, err := again.Get(t.Context(), "row"); err != nil {
+			t.Errorf("%s: reading: %v", name, err)
+		}
+		if err := os.Remove(s.path(dirLocks)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Case 16: what is no plain id is refused everywhere.
 func TestOddIDsAreRefusedEverywhere(t *testing.T) {
 	s := newStore(t, nil)

@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -86,6 +87,8 @@ func (e *Entry) checkShape() error {
 		return errors.New("no ledgerId")
 	case e.PID < 0 || e.LauncherPID < 0:
 		return errors.New("negative pid")
+	case e.Revision == math.MaxUint64 || e.Epoch == math.MaxUint64:
+		return errors.New("a revision or epoch that nothing can follow")
 	case l != nil && (l.Op == OpNone || l.Attempt == "" || l.Nonce == "" || l.Owner.IsZero() || l.AcquiredAt.IsZero()):
 		return errors.New("half a lease")
 	case slices.ContainsFunc(e.SessionIDs, func(f FormerID) bool { return f.ID == "" }):
