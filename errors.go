@@ -16,7 +16,7 @@ var (
 	// prefix, an entry without runtime, a write over the size limit).
 	ErrInvalid = errors.New("invalid argument")
 	// ErrInsecureRoot: the ledger's folder is a symlink, another user's, or writable by
-	// others and could not be tightened.
+	// others and could not be tightened; or the folder of its locks is a symlink.
 	ErrInsecureRoot = errors.New("insecure ledger folder")
 	// ErrSchemaTooNew: the row was written by a newer version and is read-only here.
 	ErrSchemaTooNew = errors.New("row has a newer schema version")
