@@ -93,8 +93,10 @@ func actions(e Entry, v actionView) []ActionState {
 		because(v.Liveness.alive(), "its process runs: attach"),
 		because(s.SessionID == "", "no conversation is recorded to resume"))
 	add(ActionHandoff, newer, over, shelved, doomed, busy, notLive, unknown)
-	// A kill waits for nothing; a person's own may take a held lease over by force.
 	add(ActionKill, newer, over)
+	if kill := &list[len(list)-1]; kill.Open {
+		kill.Reason = s.killing(v)
+	}
 	add(ActionDrop, newer,
 		because(v.Session == Running || v.Liveness.alive(), "a process of the session runs: kill it first"),
 		because(v.Session == Unknown, "whether a process of the session runs is not known"))
@@ -110,6 +112,20 @@ func (s *State) busy(v actionView) string {
 		return "an interrupted " + string(s.Op) + " is to be settled first: reconcile"
 	}
 	return "a " + string(s.Op) + " is in flight"
+}
+
+// killing says what a kill comes with: it waits for nothing, goes on with what a dead
+// coordinator has left, and takes what is held by force alone.
+func (s *State) killing(v actionView) string {
+	switch {
+	case s.Op == OpNone:
+		return ""
+	case !v.Stale:
+		return "a " + string(s.Op) + " is in flight, and only force takes a lease that is held"
+	case s.Op == OpKill:
+		return "it goes on with the kill that was interrupted"
+	}
+	return "it settles an interrupted " + string(s.Op) + " first"
 }
 
 func because(bad bool, reason string) string {

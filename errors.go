@@ -42,6 +42,9 @@ var (
 	ErrSessionMismatch = errors.New("another conversation came up")
 	// ErrConversationHeld: another open row or process holds the conversation.
 	ErrConversationHeld = errors.New("conversation is held by another session")
+	// ErrUnfinished: a kill was begun, and stands; it has not come to its end. See
+	// [UnfinishedKillError].
+	ErrUnfinished = errors.New("kill is not finished")
 	// ErrUnknown: evidence that the step needs could not be had; nothing was done.
 	ErrUnknown = errors.New("evidence is incomplete")
 )
@@ -111,6 +114,27 @@ func (e *LeaseHeldError) Error() string {
 
 // Unwrap returns the refusal, which is ErrLeaseHeld.
 func (e *LeaseHeldError) Unwrap() error { return e.Err }
+
+// UnfinishedKillError says how far a kill came. Its tombstone is on record: the next sweep
+// that can see enough finishes the row once its processes are gone, and another
+// [Host.Kill] goes on.
+type UnfinishedKillError struct {
+	ID    string
+	Ended bool // the processes that are known to be the session's have ended
+	Err   error
+}
+
+// Error implements error.
+func (e *UnfinishedKillError) Error() string {
+	what := "it is meant to be killed from now on, and whether its processes have ended is not known"
+	if e.Ended {
+		what = "its known processes have ended, and its row is not finished"
+	}
+	return fmt.Sprintf("ledger: kill %q: %s: %v", e.ID, what, e.Err)
+}
+
+// Unwrap returns ErrUnfinished and the cause.
+func (e *UnfinishedKillError) Unwrap() []error { return []error{ErrUnfinished, e.Err} }
 
 // DurabilityError says that a write is visible, and that whether it survives a power
 // cut is unknown: the folder's fsync failed.

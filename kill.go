@@ -30,25 +30,103 @@ type Killed struct {
 // from then on nothing restores the session, and a later reconcile finishes what was
 // interrupted. Then its processes are ended by identity (HUP, TERM, KILL, each with a
 // bounded wait), those too that carry the session's id without being a session of their
-// own; its uncommitted work is rescued; and the row is finished, on proof alone.
+// own; its uncommitted work is rescued; and the row is finished, on proof alone. A kill
+// that was interrupted is taken over once its lease is stale, and goes on.
 //
-// The error is [ErrLeaseHeld] while another operation is in flight (see Force),
-// [ErrIllegal] for a session that is over, or [ErrUnknown] where the end of a process
-// could not be made sure of: the row then stays, tombstoned.
+// Before anything is written the error is [ErrUnknown] for a session whose processes
+// cannot be judged from here (of another host or pid namespace), [ErrIllegal] for one that
+// is over, and otherwise that of [Store.Apply]. Once the tombstone is there it is
+// [ErrLeaseHeld] while another operation is in flight (see Force), or [ErrUnfinished], in
+// an [UnfinishedKillError]: the row then stays, tombstoned.
 func (h *Host) Kill(ctx context.Context, id string, opts KillOptions) (Killed, error) {
-	e, _, err := h.Store.Apply(ctx, id, IntendKill())
+	e, err := h.Store.Get(ctx, id)
 	if err != nil {
 		return Killed{Entry: e}, err
+	}
+	if why := h.Store.outOfSight(&e); why != "" && e.IsOpen() {
+		return Killed{Entry: e}, fmt.Errorf("ledger: kill %q: %w: %s", id, ErrUnknown, why)
+	}
+	e, _, err = h.Store.Apply(ctx, id, IntendKill())
+	if err != nil {
+		return Killed{Entry: e}, err
+	}
+	e, release, err := h.beginKill(ctx, e, opts.Force)
+	switch {
+	case err == nil:
+		defer release()
+		return h.kill(ctx, e, opts)
+	case errors.Is(err, ErrLeaseHeld):
+		return Killed{Entry: e}, err
+	case errors.Is(err, ErrNotFound):
+		return Killed{Entry: e}, nil // a birth that came to nothing, and was settled
+	case errors.Is(err, ErrIllegal):
+		// Settling what was in the way has followed the tombstone to its end.
+		if now, getErr := h.Store.Get(ctx, id); getErr == nil && now.Phase == PhaseFinished {
+			return Killed{Entry: now}, nil
+		}
+	}
+	return Killed{Entry: e}, &UnfinishedKillError{ID: id, Err: err}
+}
+
+// outOfSight says why nothing can be said here of a row's processes; "" is that something
+// can.
+func (s *Store) outOfSight(e *Entry) string {
+	here, err := s.procs.here()
+	if err != nil {
+		return "this machine cannot be identified: " + err.Error()
+	}
+	recorded := []ProcessID{{HostID: e.HostID, BootID: e.BootID, PIDNamespace: e.PIDNamespace, TimeNamespace: e.TimeNamespace}}
+	if e.Restore != nil && !e.Restore.Launched.IsZero() {
+		recorded = append(recorded, e.Restore.Launched)
+	}
+	for _, p := range recorded {
+		switch {
+		case p.HostID != "" && p.HostID != here.HostID,
+			p.BootID == here.BootID && p.PIDNamespace != 0 && p.PIDNamespace != here.PIDNamespace,
+			p.BootID == here.BootID && p.TimeNamespace != 0 && p.TimeNamespace != here.TimeNamespace:
+			return unknownProcess(p, here)
+		}
+	}
+	return ""
+}
+
+// beginKill gets the lease of a kill: of one that was interrupted, or of a new one.
+func (h *Host) beginKill(ctx context.Context, e Entry, force bool) (Entry, func(), error) {
+	id := e.LedgerID
+	if e.Lease != nil && e.Lease.Op == OpKill {
+		after, release, err := h.takeOverKill(ctx, e)
+		if !errors.Is(err, ErrLeaseHeld) && !errors.Is(err, ErrConflict) && !errors.Is(err, ErrIllegal) {
+			return after, release, err
+		}
 	}
 	e, release, err := h.begin(ctx, id, BeginKill)
-	if errors.Is(err, ErrLeaseHeld) && opts.Force {
+	if errors.Is(err, ErrLeaseHeld) && force {
 		e, release, err = h.seize(ctx, id)
 	}
-	if err != nil {
-		return Killed{Entry: e}, err
+	if e.LedgerID == "" {
+		e.LedgerID = id
 	}
-	defer release()
-	return h.kill(ctx, e, opts)
+	return e, release, err
+}
+
+// takeOverKill takes the lease of a kill whose owner has left it.
+func (h *Host) takeOverKill(ctx context.Context, e Entry) (Entry, func(), error) {
+	self, err := h.Store.procs.self()
+	if err != nil {
+		return e, nil, fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	after, out, err := h.Store.Apply(ctx, e.LedgerID, TakeOver(self).AtEpoch(e.Epoch))
+	release := func() { h.release(ctx, after.LedgerID, after.Lease.Nonce) }
+	switch {
+	case isUnsynced(err):
+		release()
+		return after, nil, err
+	case err != nil:
+		return after, nil, err
+	case out != Applied:
+		return after, nil, ErrConflict
+	}
+	return after, release, nil
 }
 
 // kill carries out a kill whose lease this process holds.
@@ -56,19 +134,19 @@ func (h *Host) kill(ctx context.Context, e Entry, opts KillOptions) (Killed, err
 	nonce := e.Lease.Nonce
 	done := Killed{Entry: e}
 	if err := h.Store.procs.end(ctx, func() ([]ProcessID, error) { return h.Store.processesOf(ctx, &e) }, opts.End); err != nil {
-		return done, h.abortKill(ctx, &done, err)
+		return done, h.abortKill(ctx, &done, false, err)
 	}
 	done.Near = h.Store.near(ctx, &e)
 	if err := h.rescueBeforeEnd(ctx, &e); rescueIsHopeless(err) {
 		done.Unrescued = err
 	} else if err != nil {
-		return done, h.abortKill(ctx, &done, err)
+		return done, h.abortKill(ctx, &done, true, err)
 	}
 	commit := CommitKill(nonce)
 	commit.Reason = opts.Reason
 	after, err := h.Store.applyOnceSeen(ctx, e.LedgerID, commit)
 	if err != nil && !isUnsynced(err) {
-		return done, h.abortKill(ctx, &done, err)
+		return done, h.abortKill(ctx, &done, true, err)
 	}
 	done.Entry = after
 	return done, err
@@ -91,16 +169,17 @@ func (s *Store) applyOnceSeen(ctx context.Context, id string, ev Event) (Entry, 
 	}
 }
 
-// abortKill ends the operation and keeps the tombstone. It returns why.
-func (h *Host) abortKill(ctx context.Context, done *Killed, why error) error {
+// abortKill ends the operation and keeps the tombstone. It returns why, and what was done.
+func (h *Host) abortKill(ctx context.Context, done *Killed, ended bool, why error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWait)
 	defer cancel()
 	e, _, err := h.Store.Apply(ctx, done.Entry.LedgerID, AbortKill(done.Entry.Lease.Nonce))
 	if err != nil {
-		return errors.Join(why, err)
+		why = errors.Join(why, err)
+	} else {
+		done.Entry = e
 	}
-	done.Entry = e
-	return why
+	return &UnfinishedKillError{ID: done.Entry.LedgerID, Ended: ended, Err: why}
 }
 
 // seize takes the lease of whatever is in flight, for a person's kill, and turns it into

@@ -280,21 +280,161 @@ func TestKillRespectsAnothersLease(t *testing.T) {
 	}
 }
 
-// TestKillLeavesATombstoneWhereDeathIsNotProven: a row of another host cannot be ended
-// from here, and is not said to be.
-func TestKillLeavesATombstoneWhereDeathIsNotProven(t *testing.T) {
+// A row of another host or pid namespace cannot be ended from here. That is known before
+// anything is written, so nothing is.
+func TestKillOfWhatIsOutOfSightWritesNothing(t *testing.T) {
 	ctx := context.Background()
 	s := newStore(t, nil)
+	me := self(t)
 	ticks := uint64(1)
-	putEntry(t, s, Entry{SchemaVersion: 1, LedgerID: "claude-1", Runtime: "claude", Phase: PhaseLive,
-		HostID: "another", BootID: "another", PID: 1, PIDStartTicks: &ticks})
-	done, err := (&Host{Store: s}).Kill(ctx, "claude-1", KillOptions{End: quick})
-	if !errors.Is(err, ErrUnknown) {
+	for id, p := range map[string]ProcessID{
+		"claude-1": {HostID: "another", BootID: "another"},
+		"claude-2": {HostID: me.HostID, BootID: me.BootID, PIDNamespace: me.PIDNamespace + 1},
+	} {
+		putEntry(t, s, Entry{SchemaVersion: 1, LedgerID: id, Runtime: "claude", Phase: PhaseLive,
+			HostID: p.HostID, BootID: p.BootID, PIDNamespace: p.PIDNamespace, PID: 1, PIDStartTicks: &ticks})
+		before, err := s.Get(ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, force := range []bool{false, true} {
+			_, err := (&Host{Store: s}).Kill(ctx, id, KillOptions{End: quick, Force: force})
+			if !errors.Is(err, ErrUnknown) || errors.Is(err, ErrUnfinished) {
+				t.Errorf("%s: %v", id, err)
+			}
+			if now, err := s.Get(ctx, id); err != nil || now.Revision != before.Revision || !now.KillIntentAt.IsZero() {
+				t.Errorf("%s: %v %+v", id, err, now)
+			}
+		}
+	}
+}
+
+// Where the agent has ended and that cannot be proven, the error says what was done, is not
+// the one of "nothing was done", and another kill goes on.
+func TestKillThatIsNotFinishedSaysWhatItDid(t *testing.T) {
+	ctx := context.Background()
+	s := newStore(t, nil)
+	e, cmd := agentRow(t, s, t.TempDir(), "")
+	go cmd.Wait()
+	agentRow(t, s, t.TempDir(), "") // whose it is, a claim alone tells
+	claims := s.path(dirClaims)
+	if err := os.Rename(claims, claims+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(claims, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	blind, err := Open(s.Dir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blind.Close()
+	_, err = (&Host{Store: blind}).Kill(ctx, e.LedgerID, KillOptions{End: quick})
+	var far *UnfinishedKillError
+	if !errors.As(err, &far) || !errors.Is(err, ErrUnfinished) || !far.Ended || far.ID != e.LedgerID {
 		t.Fatalf("%v", err)
 	}
-	now, err := s.Get(ctx, "claude-1")
-	if err != nil || now.Phase != PhaseLive || now.Lease != nil || now.KillIntentAt.IsZero() {
-		t.Errorf("%v %+v (returned %+v)", err, now, done.Entry)
+	if OutcomeOf(err) != OutcomeFailed {
+		t.Errorf("it is reported as %s", OutcomeOf(err))
+	}
+	if err := errors.Join(os.Remove(claims), os.Rename(claims+".away", claims)); err != nil {
+		t.Fatal(err)
+	}
+	now, err := s.Get(ctx, e.LedgerID)
+	if err != nil || now.Phase != PhaseLive || now.Lease != nil || now.KillIntentAt.IsZero() || s.procs.verdict(e.Process()) != Gone {
+		t.Fatalf("%v %+v", err, now)
+	}
+	done, err := (&Host{Store: s}).Kill(ctx, e.LedgerID, KillOptions{End: quick})
+	if err != nil || done.Entry.Phase != PhaseFinished {
+		t.Errorf("%v %+v", err, done.Entry)
+	}
+}
+
+// A kill whose coordinator died is held for the grace, and then taken over by the next one
+// without force; what is said of it agrees.
+func TestKillTakesOverAKillWhoseOwnerIsGone(t *testing.T) {
+	ctx := context.Background()
+	clock := bootedClock{newClock()}
+	s := newStore(t, &Options{Clock: clock})
+	e, cmd := agentRow(t, s, t.TempDir(), "trap '' HUP TERM")
+	go cmd.Wait()
+	owner, dead := startProcess(t)
+	endProcess(dead)
+	apply(t, s, e.LedgerID, IntendKill())
+	apply(t, s, e.LedgerID, BeginKill(owner))
+	clock.advance(20 * time.Second)
+	h := &Host{Store: s}
+	says := func() string {
+		t.Helper()
+		sess, err := s.Session(ctx, e.LedgerID, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range sess.Actions() {
+			if a.Action == ActionKill && a.Open {
+				return a.Reason
+			}
+		}
+		t.Fatal("no kill is open")
+		return ""
+	}
+
+	_, err := h.Kill(ctx, e.LedgerID, KillOptions{End: quick})
+	var held *LeaseHeldError
+	if !errors.As(err, &held) || held.Left != 40*time.Second || s.procs.verdict(e.Process()) != Running {
+		t.Fatalf("within the grace: %v", err)
+	}
+	if got := says(); !strings.Contains(got, "only force") {
+		t.Errorf("within the grace: kill: %s", got)
+	}
+	clock.advance(40 * time.Second)
+	if got := says(); !strings.Contains(got, "goes on") {
+		t.Errorf("after it: kill: %s", got)
+	}
+	// A reconcile ends nobody, and names the way.
+	await(t, "the plan is made", func() bool {
+		did, err := h.Reconcile(ctx, e.LedgerID, ReconcileOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(did) == 1 && did[0].Action == "leave" && strings.Contains(did[0].Error, "to kill it again ends it")
+	})
+	done, err := h.Kill(ctx, e.LedgerID, KillOptions{End: quick})
+	if err != nil || done.Entry.Phase != PhaseFinished || done.Entry.FinishReason != "killed" || s.procs.verdict(e.Process()) != Gone {
+		t.Fatalf("after it: %v %+v", err, done.Entry)
+	}
+}
+
+// What was left half done is settled on the way, and may end the session by itself.
+func TestKillOfWhatSettlingEnds(t *testing.T) {
+	ctx := context.Background()
+	clock := bootedClock{newClock()}
+	s := newStore(t, &Options{Clock: clock})
+	owner, dead := startProcess(t)
+	endProcess(dead)
+	frozen, cmd := agentRow(t, s, t.TempDir(), "")
+	apply(t, s, frozen.LedgerID, BeginFreeze(owner))
+	endProcess(cmd)
+	born, err := s.Create(ctx, Entry{Runtime: "claude"}, BeginCreate(owner))
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock.advance(time.Hour)
+	for _, id := range []string{frozen.LedgerID, born.LedgerID} {
+		// A process of another test that is just starting a program makes the view incomplete.
+		await(t, "it is over", func() bool {
+			_, err := (&Host{Store: s}).Kill(ctx, id, KillOptions{End: quick})
+			if err != nil && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrLeaseHeld) {
+				t.Fatalf("%s: %v", id, err)
+			}
+			return err == nil
+		})
+	}
+	if now, err := s.Get(ctx, frozen.LedgerID); err != nil || now.Phase != PhaseFinished {
+		t.Errorf("%v %+v", err, now)
+	}
+	if _, err := s.Get(ctx, born.LedgerID); !errors.Is(err, ErrNotFound) {
+		t.Errorf("the birth: %v", err)
 	}
 }
 

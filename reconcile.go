@@ -359,7 +359,7 @@ func (p *planner) doomed() Action {
 
 func (p *planner) remains() string {
 	if p.ob.Session == Running {
-		return "a process of it still runs"
+		return "a process of it still runs: to kill it again ends it"
 	}
 	return "whether a process of it runs is not known"
 }

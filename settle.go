@@ -80,6 +80,8 @@ func OutcomeOf(err error) string {
 	switch {
 	case err == nil:
 		return OutcomeDone
+	case errors.Is(err, ErrUnfinished):
+		return OutcomeFailed
 	case errors.Is(err, ErrUnknown), errors.Is(err, ErrBusy):
 		return OutcomeUnknown
 	case errors.Is(err, ErrIllegal), errors.Is(err, ErrLeaseHeld), errors.Is(err, ErrStaleNonce), errors.Is(err, ErrKillIntended),

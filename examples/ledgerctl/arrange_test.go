@@ -90,13 +90,26 @@ var arrangements = map[string]func(s *ledger.Store, args []string){
 	// kill ID [hold]: begin to kill, and no more. With hold, go on holding the lease.
 	"kill": func(s *ledger.Store, args []string) {
 		for _, ev := range []ledger.Event{ledger.IntendKill(), ledger.BeginKill(self())} {
-			_, _, err := s.Apply(context.Background(), args[0], ev)
+			_, _, err := s.Apply(context.Background(), rowOf(s, args[0]).LedgerID, ev)
 			must(err)
 		}
 		if len(args) > 1 {
 			must(os.WriteFile(args[1], []byte("held\n"), 0o600))
 			stay()
 		}
+	},
+	// age ID: put the begin of its operation an hour back on the boot clock.
+	"age": func(s *ledger.Store, args []string) {
+		e := rowOf(s, args[0])
+		path := filepath.Join(s.Dir(), "sessions", e.LedgerID+".json")
+		data, err := os.ReadFile(path)
+		must(err)
+		const member = `"acquiredBootSec":`
+		now := fmt.Sprint(member, e.Lease.AcquiredBootSec)
+		if strings.Count(string(data), now) != 1 {
+			must(fmt.Errorf("%s is not in %s", now, data))
+		}
+		must(os.WriteFile(path, []byte(strings.Replace(string(data), now, fmt.Sprint(member, e.Lease.AcquiredBootSec-3600), 1)), 0o600))
 	},
 	// tombstone ID: mean to kill, and no more.
 	"tombstone": func(s *ledger.Store, args []string) {
@@ -127,6 +140,13 @@ var arrangements = map[string]func(s *ledger.Store, args []string){
 		must(os.WriteFile(filepath.Join(s.Dir(), "sessions", name), []byte("{"), 0o600))
 	},
 	"stay": func(*ledger.Store, []string) { stay() },
+}
+
+// rowOf is the row whose id begins so.
+func rowOf(s *ledger.Store, prefix string) ledger.Entry {
+	e, err := s.Find(context.Background(), ledger.Query{Prefix: prefix})
+	must(err)
+	return e
 }
 
 func self() ledger.ProcessID {

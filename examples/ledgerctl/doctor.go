@@ -109,8 +109,8 @@ func (a *app) diagnosis(found []ledger.Finding) {
 // remedies say what a person can do about a finding.
 var remedies = map[ledger.FindingKind]string{
 	ledger.FindDamaged:   "set it aside: ledgerctl doctor -repair ID",
-	ledger.FindLease:     "a stale lease is settled by: ledgerctl reconcile",
-	ledger.FindKill:      "finish it: ledgerctl kill ID",
+	ledger.FindLease:     "a stale lease is settled by: ledgerctl reconcile; that of a kill whose session runs by: ledgerctl kill ID",
+	ledger.FindKill:      "finish it: ledgerctl kill ID, which says so if another one is at it",
 	ledger.FindAttention: "look at it: ledgerctl show ID",
 	ledger.FindLock:      "it goes with its process, which may still be at work",
 	ledger.FindMode:      "take the others' rights away: chmod go-rwx PATH",

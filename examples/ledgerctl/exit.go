@@ -41,7 +41,8 @@ var statuses = []struct {
 	{ledger.ErrSessionMismatch, exitMismatch, ""},
 	{ledger.ErrStaleNonce, exitLost, "somebody else took over; ledgerctl show ID tells how it stands"},
 	{ledger.ErrConflict, exitLost, "try again: it changed meanwhile"},
-	{ledger.ErrLeaseHeld, exitLeaseHeld, "once that process is gone and its lease old enough, ledgerctl reconcile settles it; ledgerctl kill -force takes it over at once"},
+	{ledger.ErrLeaseHeld, exitLeaseHeld, ""}, // see leaseHint
+	{ledger.ErrUnfinished, exitFailed, "what was begun stands: the next ledgerctl sweep that sees enough finishes it once its processes are gone, and ledgerctl kill ID goes on with it"},
 	{ledger.ErrUnknown, exitUnknown, "nothing was done, because not everything could be seen"},
 	{ledger.ErrIllegal, exitIllegal, "ledgerctl show ID tells what is possible now"},
 	{ledger.ErrExists, exitIllegal, ""},
@@ -67,6 +68,9 @@ func (a *app) exit(err error) int {
 		return status
 	}
 	a.complain(err)
+	if status == exitLeaseHeld {
+		hint = leaseHint(err)
+	}
 	if errors.Is(err, errUsage) {
 		hint = strings.TrimSpace("ledgerctl "+a.command) + " -h explains it"
 	}
@@ -74,6 +78,19 @@ func (a *app) exit(err error) int {
 		a.note("hint: %s", hint)
 	}
 	return status
+}
+
+// leaseHint says how to go on where an operation is in the way.
+func leaseHint(err error) string {
+	const force = "ledgerctl kill -force takes it over at once"
+	var held *ledger.LeaseHeldError
+	switch {
+	case errors.As(err, &held) && held.Stale == ledger.Yes:
+		return "it could not be settled, and ledgerctl reconcile says why; " + force
+	case errors.As(err, &held) && held.Op == ledger.OpKill:
+		return "once that process is gone and its lease old enough, ledgerctl kill ID goes on with it; " + force
+	}
+	return "once that process is gone and its lease old enough, ledgerctl reconcile settles it; " + force
 }
 
 func (a *app) complain(err error) {

@@ -38,6 +38,7 @@ var sentinels = map[string]struct {
 	"ErrSessionMismatch":  {ledger.ErrSessionMismatch, 7},
 	"ErrLeaseHeld":        {ledger.ErrLeaseHeld, 8},
 	"ErrDamaged":          {ledger.ErrDamaged, 9},
+	"ErrUnfinished":       {ledger.ErrUnfinished, 1},
 	"ErrUnknown":          {ledger.ErrUnknown, 10},
 	"ErrInsecureRoot":     {ledger.ErrInsecureRoot, 11},
 	"ErrSchemaTooNew":     {ledger.ErrSchemaTooNew, 11},
@@ -123,6 +124,7 @@ func TestStatusOfTypedErrors(t *testing.T) {
 		{&ledger.ResumeError{ID: "x", Err: ledger.ErrConversationHeld}, 5},
 		{&ledger.RefusedError{Err: ledger.ErrLeaseHeld}, 8},
 		{&ledger.IllegalTransitionError{}, 5},
+		{&ledger.UnfinishedKillError{Err: ledger.ErrUnknown}, 1},
 		{errors.Join(ledger.ErrLeaseHeld, ledger.ErrUnknown), 8},
 	} {
 		if got := statusOf(tt.err); got != tt.want {

@@ -29,6 +29,9 @@ func kill(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error
 			if done.Unrescued != nil {
 				a.note("its work is not rescued: %s; once that is mended: ledgerctl rescue %s", plain(done.Unrescued.Error()), id)
 			}
+			if errors.Is(err, ledger.ErrLeaseHeld) {
+				a.note("%s is meant to be killed from now on, and not yet", plain(id))
+			}
 			return err
 		})
 	}

@@ -99,7 +99,11 @@ func (a *app) describe(sess ledger.Session, resume ledger.Command, resumeErr err
 	rows = append(rows, []cell{{"resume by", "1"}, {resumeLine(resume, resumeErr), ""}})
 	for _, act := range sess.Actions() {
 		if act.Open {
-			rows = append(rows, []cell{{act.Action, "1"}, {"possible", "32"}})
+			text := "possible"
+			if act.Reason != "" {
+				text += ": " + plain(act.Reason)
+			}
+			rows = append(rows, []cell{{act.Action, "1"}, {text, "32"}})
 		} else {
 			rows = append(rows, []cell{{act.Action, "1"}, {"not now: " + plain(act.Reason), "90"}})
 		}
