@@ -9,7 +9,7 @@ import (
 )
 
 func enrol(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error {
-	name := flags.String("runtime", "", "the agent's `name`, such as claude")
+	name := text(flags, "runtime", "the agent's `name`, such as claude")
 	pid := flags.Int("pid", 0, "its process `id`")
 	return func(args []string) error {
 		if len(args) > 0 || *name == "" || *pid <= 0 {

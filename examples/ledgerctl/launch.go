@@ -19,9 +19,9 @@ func launch(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) err
 	hosted := flags.Bool("hosted", false, "in a terminal of the ledger's own, which outlives this one (the default on a terminal)")
 	direct := flags.Bool("direct", false, "in the place of this command, with its exit status and signals")
 	detach := flags.Bool("d", false, "hosted, and return once the agent runs")
-	name := flags.String("name", "", "`name` of the hosted session")
+	name := text(flags, "name", "`name` of the hosted session")
 	return func(args []string) error {
-		if len(args) == 0 || *hosted && *direct || *direct && (*detach || *name != "") {
+		if len(args) == 0 || args[0] == "" || *hosted && *direct || *direct && (*detach || *name != "") {
 			return fmt.Errorf("%w: give a command, and either -direct or any of -hosted, -d and -name", errUsage)
 		}
 		ask := *hosted || *detach || *name != ""

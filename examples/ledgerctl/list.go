@@ -16,7 +16,7 @@ import (
 
 func list(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error {
 	all := flags.Bool("all", false, "finished sessions too")
-	state := flags.String("state", "", "only sessions in this `state`, such as ORPHANED")
+	state := text(flags, "state", "only sessions in this `state`, such as ORPHANED")
 	dirty := flags.Bool("dirty", true, "count uncommitted files")
 	return func(args []string) error {
 		if len(args) > 0 {

@@ -152,11 +152,31 @@ func parse(flags *flag.FlagSet, args []string, agent bool) (rest []string, err e
 func (a *app) flags(name string) *flag.FlagSet {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	fs.StringVar(&a.dir, "dir", a.dir, "the ledger's `folder` (default $AGENT_SESSIONS_DIR, or agent-sessions in the state folder)")
-	fs.StringVar(&a.shims, "shims", a.shims, "take the runtimes from the links in this `folder` (default $AGENT_LEDGER_SHIMS)")
+	fs.Var((*textValue)(&a.dir), "dir", "the ledger's `folder` (default $AGENT_SESSIONS_DIR, or agent-sessions in the state folder)")
+	fs.Var((*textValue)(&a.shims), "shims", "take the runtimes from the links in this `folder` (default $AGENT_LEDGER_SHIMS)")
 	fs.Var(&a.servers, "server", "a person's own tmux server, by its `socket`; may be given again")
 	fs.BoolVar(&a.json, "json", a.json, "print JSON, one object a line, and nothing else")
 	return fs
+}
+
+// text is a flag that takes an id, a name or a path. An empty one is a usage error: it comes
+// of a shell's variable that is not set, and must not be taken for no flag at all.
+func text(flags *flag.FlagSet, name, usage string) *string {
+	var v textValue
+	flags.Var(&v, name, usage)
+	return (*string)(&v)
+}
+
+type textValue string
+
+func (v *textValue) String() string { return string(*v) }
+
+func (v *textValue) Set(s string) error {
+	if s == "" {
+		return errors.New("it is empty")
+	}
+	*v = textValue(s)
+	return nil
 }
 
 // span is a flag that takes a time of at least least. Less is a usage error, not a default.

@@ -34,7 +34,7 @@ func rescue(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) err
 
 func rescues(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error {
 	return func(args []string) error {
-		if len(args) > 1 {
+		if len(args) > 1 || len(args) == 1 && args[0] == "" {
 			return fmt.Errorf("%w: give one repository, or none for this folder's", errUsage)
 		}
 		repo, err := filepath.Abs(append(args, ".")[0])
