@@ -44,34 +44,39 @@ const (
 )
 
 // Check looks through the whole ledger and says what breaks one of its rules or needs
-// care. It changes nothing and takes no lock, so that beside a writer at work it can see
-// a step half done.
+// care. What cannot be read is itself a finding ([FindView]), and keeps nothing else from
+// being looked at; the error is the context's, or that of a closed store. It changes nothing
+// and takes no lock, so that beside a writer at work it can see a step half done.
 func (s *Store) Check(ctx context.Context) ([]Finding, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	c := &checker{s: s, holders: map[string]string{}}
 	for _, sub := range []string{dirSessions, dirFinished} {
-		if _, err := s.scan(ctx, sub, func(name string, r *row) bool {
+		_, err := s.scan(ctx, sub, func(name string, r *row) bool {
 			c.row(sub, name, r)
 			return true
-		}); err != nil {
-			return nil, err
-		}
+		})
+		c.unseen(s.path(sub), err)
 	}
-	if err := c.claims(); err != nil {
-		return nil, err
-	}
-	if err := c.files(ctx); err != nil {
-		return nil, err
-	}
-	if err := s.staleTemps(ctx, func(d *durable.Dir, name string) {
+	c.unseen(s.path(dirClaims), c.claims())
+	c.files(ctx)
+	c.unseen("", s.staleTemps(ctx, func(d *durable.Dir, name string) {
 		c.found = append(c.found, Finding{Kind: FindTemp, Path: filepath.Join(d.Path(), name),
 			Message: "left by a writer that is gone; the next sweep clears it"})
-	}); err != nil {
+	}))
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	return c.found, nil
+}
+
+// unseen reports what could not be looked at, if there was an error.
+func (c *checker) unseen(path string, err error) {
+	if err != nil {
+		c.found = append(c.found, Finding{Kind: FindView, Path: path,
+			Message: "view incomplete: " + strings.TrimPrefix(err.Error(), "ledger: ")})
+	}
 }
 
 type checker struct {
@@ -174,14 +179,15 @@ func (c *checker) claims() error {
 	return nil
 }
 
-// files checks the modes.
-func (c *checker) files(ctx context.Context) error {
-	return filepath.WalkDir(c.s.root, func(path string, d fs.DirEntry, err error) error {
+// files checks the modes. It ends early with the context alone.
+func (c *checker) files(ctx context.Context) {
+	_ = filepath.WalkDir(c.s.root, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // it went away meanwhile
 		}
 		if err != nil {
-			return fmt.Errorf("ledger: check: %w", err)
+			c.unseen(path, err)
+			return nil // nothing below it is walked
 		}
 		if err := ctx.Err(); err != nil {
 			return err

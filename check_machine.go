@@ -13,8 +13,8 @@ import (
 // CheckMachine says what stands in the ledger's way at this moment and is on no record:
 // which of its locks are held, and by whom ([FindLock]), and what this process cannot see
 // of the machine ([FindView]), so that verdicts stay unknown and nothing is closed or
-// enrolled. What cannot be seen is itself a finding; the error is the context's, or
-// says that the rows could not be read. It changes nothing and takes no lock.
+// enrolled. What cannot be seen is itself a finding; the error is the context's.
+// It changes nothing and takes no lock.
 func (s *Store) CheckMachine(ctx context.Context) ([]Finding, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
@@ -22,10 +22,9 @@ func (s *Store) CheckMachine(ctx context.Context) ([]Finding, error) {
 	c := &checker{s: s}
 	c.locks(s.rows, dirLocks)
 	c.locks(s.passes, ".")
-	if err := c.processView(ctx); err != nil {
-		return nil, err
-	}
-	if err := c.muxView(ctx); err != nil {
+	c.processView(ctx)
+	c.muxView(ctx)
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	return c.found, nil
@@ -60,10 +59,11 @@ func (s *Store) heldBy(pid int) string {
 }
 
 // processView reports what is missing from the view of processes.
-func (c *checker) processView(ctx context.Context) error {
+func (c *checker) processView(ctx context.Context) {
 	p, err := c.s.newPass(ctx)
 	if err != nil {
-		return err
+		c.unseen("", err)
+		return
 	}
 	if !p.whole {
 		c.add(FindView, false, "", "the process table is not complete: %s", p.partial)
@@ -71,16 +71,16 @@ func (c *checker) processView(ctx context.Context) error {
 	if p.noDiscovery != "" {
 		c.add(FindView, false, "", "running sessions are not discovered: %s", p.noDiscovery)
 	}
-	return nil
 }
 
 // muxView reports the open sessions whose multiplexer does not say how they stand.
-func (c *checker) muxView(ctx context.Context) error {
+func (c *checker) muxView(ctx context.Context) {
 	var in []Entry
 	for e, err := range c.s.OpenEntries(ctx) {
 		var damaged *DamagedError
 		if err != nil && !errors.As(err, &damaged) {
-			return err
+			c.unseen("", fmt.Errorf("the sessions' multiplexers: %w", err))
+			break
 		}
 		if err == nil && e.Mux.Kind != "" {
 			in = append(in, e)
@@ -95,5 +95,4 @@ func (c *checker) muxView(ctx context.Context) error {
 			c.add(FindView, false, e.LedgerID, "its %s at %q does not answer", e.Mux.Kind, e.Mux.Socket)
 		}
 	}
-	return ctx.Err()
 }

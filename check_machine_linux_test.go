@@ -2,7 +2,12 @@ package ledger
 
 import (
 	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -150,4 +155,85 @@ func TestLeaseIsFoundWithOwnerAndAge(t *testing.T) {
 		found[1].PID != gone.PID || !strings.HasSuffix(found[1].Message, "is gone: the lease is stale") || !strings.Contains(found[1].Message, "for 1h30m") {
 		t.Errorf("leases: %+v", found)
 	}
+}
+
+// childBlind checks a ledger of its own, as nobody, with one folder after the other closed,
+// and without descriptors. Something else is wrong all the time.
+var childBlind = inChild("blind", func(dir string) error {
+	if err := errors.Join(syscall.Setgid(65534), syscall.Setuid(65534)); err != nil {
+		return err
+	}
+	s, err := Open(dir, nil)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	check := func() ([]Finding, error) {
+		found, err := s.Check(context.Background())
+		now, nowErr := s.CheckMachine(context.Background())
+		return append(found, now...), errors.Join(err, nowErr)
+	}
+	for _, sub := range []string{dirSessions, dirClaims, dirLocks, "sock", dirGates} {
+		path := s.path(sub)
+		if err := os.Chmod(path, 0); err != nil {
+			return err
+		}
+		found, err := check()
+		if err := errors.Join(err, os.Chmod(path, 0o700)); err != nil {
+			return fmt.Errorf("%s: %w", sub, err)
+		}
+		blind := slices.ContainsFunc(foundOf(found, FindView), func(f Finding) bool {
+			return f.Path == path && strings.HasPrefix(f.Message, "view incomplete: ")
+		})
+		other := slices.ContainsFunc(foundOf(found, FindMode), func(f Finding) bool { return filepath.Base(f.Path) == "notes" })
+		if !blind || !other {
+			return fmt.Errorf("%s: %+v", sub, found)
+		}
+	}
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	few := limit
+	few.Cur = 1
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
+		return err
+	}
+	found, err := check()
+	if err := errors.Join(err, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)); err != nil {
+		return fmt.Errorf("without descriptors: %w", err)
+	}
+	if len(foundOf(found, FindView)) == 0 {
+		return fmt.Errorf("without descriptors: %+v", found)
+	}
+	return nil
+})
+
+// What cannot be seen is a finding beside the others, and ends no check.
+func TestCheckGoesOnWhereSomethingCannotBeRead(t *testing.T) {
+	need(t, os.Getuid() == 0, "root, to become nobody")
+	dir, err := os.MkdirTemp("", "ledger-test-") // t.TempDir is closed to others
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := openStore(t, filepath.Join(dir, "ledger"), nil)
+	born(t, s, "row")
+	for _, sub := range []string{dirClaims, "sock", dirGates} {
+		if err := os.MkdirAll(s.path(sub), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.WriteFile(s.path("notes"), nil, 0o600), os.Chmod(s.path("notes"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if err := filepath.WalkDir(s.root, func(path string, _ os.DirEntry, err error) error {
+		return errors.Join(err, os.Chown(path, 65534, 65534))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	startChild(t, childBlind, s.root).wait(t)
 }

@@ -313,15 +313,18 @@ func (s *Store) clearTemps(ctx context.Context, t *Tidied) error {
 	})
 }
 
-// staleTemps hands each temp file whose writer is provably gone to do.
+// staleTemps hands each temp file whose writer is provably gone to do. A folder that cannot
+// be read does not keep the others.
 func (s *Store) staleTemps(ctx context.Context, do func(d *durable.Dir, name string)) error {
+	var errs []error
 	for _, sub := range []string{".", dirSessions, dirClaims} {
 		d, err := durable.OpenDir(s.path(sub))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("ledger: temp files: %w", err)
+			errs = append(errs, fmt.Errorf("ledger: temp files: %w", err))
+			continue
 		}
 		temps, err := d.Temps()
 		for _, temp := range temps {
@@ -330,9 +333,9 @@ func (s *Store) staleTemps(ctx context.Context, do func(d *durable.Dir, name str
 			}
 		}
 		d.Close()
-		if err = errors.Join(err, ctx.Err()); err != nil {
-			return fmt.Errorf("ledger: temp files: %w", err)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("ledger: temp files: %w", err))
 		}
 	}
-	return nil
+	return errors.Join(append(errs, ctx.Err())...)
 }
