@@ -48,6 +48,7 @@ const AnyRuntime = "generic"
 //
 // A hook speaks for the session among its ancestors, never for an inherited row id, and
 // one without a session above it is no evidence of one: it makes no row and is no error.
+// Nor does a payload make one that names neither an event nor a conversation.
 // A runtime that the registry does not have is recognised by its program's name. Unknown
 // events are signs of life. At most 1 MiB of payload is read, of each text in it 1 KiB is
 // kept, and what can be no conversation id of any runtime (a path, for one) is bound to
@@ -154,6 +155,8 @@ func (h *hook) session(ctx context.Context) (Entry, error) {
 		return h.bind(ctx, p, m, row, o.word)
 	case h.ev.Kind == runtimes.HookEnd:
 		return Entry{}, ErrNotFound // a session that is over before anything knew of it
+	case h.ev.Name == "" && h.ev.SessionID == "":
+		return Entry{}, ErrNotFound // it names neither an event nor a session, and is no sign of one
 	}
 	row, adopted, err := en.adopt(ctx, i)
 	if err != nil && !isUnsynced(err) {

@@ -280,6 +280,31 @@ func TestHookPayloadsThatAreNone(t *testing.T) {
 }
 
 // Cases 33 and 74: a nested agent's hook speaks for its own process, whatever it inherits.
+// A payload that names neither an event nor a conversation makes no row. One of a session
+// that has a row is a sign of life.
+func TestHookThatNamesNothingMakesNoRow(t *testing.T) {
+	s, _, pids := hookTree(t, "claude", nil)
+	for _, payload := range []string{`{}`, `{"cwd":"/w"}`, `{"session_id":"../../etc/passwd"}`} {
+		if r := deliver(t, s, "claude", pids["hook"], payload); r.LedgerID != "" || r.Enrolled {
+			t.Errorf("%s: %+v", payload, r)
+		}
+	}
+	if rows := rowsByID(t, s); len(rows) > 0 {
+		t.Fatalf("rows: %v", rows)
+	}
+	deliver(t, s, "claude", pids["hook"], `{"session_id":"c-1"}`) // an id is enough
+	before := single(t, s)
+	if _, err := s.Update(t.Context(), before.LedgerID, func(e *Entry) error { e.LastHeartbeatAt = time.Time{}; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if r := deliver(t, s, "claude", pids["hook"], `{}`); r.LedgerID != before.LedgerID {
+		t.Errorf("of a known session: %+v", r)
+	}
+	if e := single(t, s); e.SessionID != "c-1" || e.LastHeartbeatAt.IsZero() {
+		t.Errorf("of a known session: %+v", e)
+	}
+}
+
 func TestNestedAgentsHookLeavesItsParentAlone(t *testing.T) {
 	s, home := treeStore(t)
 	env := append(treeEnv(home), envID+"=claude-20260101T000000Z-000001", "CLAUDE_CODE_SESSION_ID=outer-id")
