@@ -814,6 +814,15 @@ func TestRuntimeNamesArePlain(t *testing.T) {
 	if set, err := RuntimesFromShims(shims, os.Args[0]); err != nil || !slices.Equal(set.Names(), []string{"mine"}) {
 		t.Errorf("from shims: %v, %v", set.Names(), err)
 	}
+	plain := filepath.Join(shims, "plain")
+	if err := os.WriteFile(plain, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{t.TempDir(), "/nonexistent", plain} {
+		if set, err := RuntimesFromShims(dir, os.Args[0]); !errors.Is(err, ErrInvalid) || set != nil {
+			t.Errorf("from %q, which has no shims: %v", dir, err)
+		}
+	}
 }
 
 func TestEnrolRefusesWhatRunsOthers(t *testing.T) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/sessionledger/ledger/internal/runtimes"
@@ -76,12 +78,21 @@ func BuiltinRuntimes() *Runtimes { return &Runtimes{table: runtimes.Builtin()} }
 // dir that leads to shim, named as the link; a name that no runtime can have is passed
 // over. A CLI that is linked there later is covered without a change of code. A name that
 // is built in has the built-in's properties.
+//
+// The error is [ErrInvalid] where dir is no folder, or no link in it leads to shim: a set
+// without runtimes would have every agent that runs be none.
 func RuntimesFromShims(dir, shim string) (*Runtimes, error) {
 	table, err := runtimes.FromShims(dir, shim)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		err = fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("ledger: runtimes of %q: %w", dir, err)
 	}
 	table = slices.DeleteFunc(table, func(s runtimes.Spec) bool { return checkRuntime(s.Name) != nil })
+	if len(table) == 0 {
+		return nil, fmt.Errorf("ledger: runtimes of %q: %w: no link in it leads to %q", dir, ErrInvalid, shim)
+	}
 	return &Runtimes{table: table, shims: dir}, nil
 }
 
