@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -20,7 +21,15 @@ const dirGates = "gates"
 // gate is the path of an attempt's gate.
 func (s *Store) gate(attempt string) string { return s.path(dirGates, attempt) }
 
-// carrierScript waits at the gate $1 for about a minute. The own id ends here: the agent
+// longCommand is how long a command line may be to go through tmux, of which one message
+// holds 16 KiB with everything else. A longer one goes through a file beside the gate.
+const longCommand = 8 << 10
+
+// commandSuffix names that file after the gate.
+const commandSuffix = ".sh"
+
+// carrierScript waits at the gate $1 for about a minute, and then becomes the command that
+// follows; where none does, that of the file beside the gate. The own id ends here: the agent
 // keeps the session's identity, without the authority to write its row. A sleep that takes
 // whole seconds alone makes the minute no longer.
 const carrierScript = `gate=$1; shift
@@ -28,6 +37,7 @@ unset AGENT_LEDGER_OWN_ID
 left=700
 while [ "$left" -gt 0 ]; do
 	if [ -f "$gate" ] && read -r pid < "$gate" && [ "$pid" = "$$" ]; then
+		[ "$#" -gt 0 ] || . "$gate.sh"
 		exec "$@"
 	fi
 	left=$((left - 1))
@@ -48,6 +58,24 @@ func (h *Host) carrier(id, attempt string, argv []string) []string {
 	}
 	line := []string{"/usr/bin/env", envID + "=" + id, envOwnID + "=" + id, envAttempt + "=" + attempt}
 	return append(append(append(line, carrier...), h.Store.gate(attempt)), argv...)
+}
+
+// layCommand puts a command that is too long for tmux beside its gate, and returns what is
+// left to be passed on the command line. A carrier of the embedder's own gets it there
+// always.
+func (h *Host) layCommand(attempt string, argv []string) ([]string, error) {
+	script := []byte("exec")
+	for _, arg := range argv {
+		script = fmt.Appendf(script, " '%s'", strings.ReplaceAll(arg, "'", `'\''`))
+	}
+	if len(script) <= longCommand || len(h.Carrier) > 0 {
+		return argv, nil
+	}
+	d, err := h.Store.dir(dirGates)
+	if err != nil {
+		return nil, err
+	}
+	return nil, d.Replace(h.Store.tag(), attempt+commandSuffix, append(script, '\n'), false)
 }
 
 // openGate lets the process of an attempt through, unless the session is to be killed.
@@ -73,12 +101,14 @@ func (l *launching) openGate(ctx context.Context) error {
 
 // closeGate shuts an attempt's gate for good.
 func (s *Store) closeGate(attempt string) {
-	d, err := s.dir(dirGates)
-	if err == nil {
-		err = d.Remove(attempt)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.logger.Warn("gate not removed", "attempt", attempt, "error", err)
+	for _, name := range []string{attempt, attempt + commandSuffix} {
+		d, err := s.dir(dirGates)
+		if err == nil {
+			err = d.Remove(name)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.logger.Warn("gate not removed", "attempt", attempt, "error", err)
+		}
 	}
 }
 

@@ -21,7 +21,8 @@ type Host struct {
 	// Carrier is the command that waits at a gate and then becomes the agent: it is called
 	// with the gate's path and the agent's command line. It must stay the same process, wait
 	// until the file holds its own pid and a newline, take AGENT_LEDGER_OWN_ID out of the
-	// environment, and give up after a bounded time. Nil: a few lines of sh.
+	// environment, and give up after a bounded time. tmux takes a command line of 16 KiB at
+	// most, which a prompt can exceed. Nil: a few lines of sh, for which any command will do.
 	Carrier []string
 	// Servers are a person's own tmux servers, beside those that rows name: see
 	// [Options.Servers], which holds for everything that the store does.

@@ -147,10 +147,14 @@ func (l *launching) spawn(ctx context.Context) error {
 		return fmt.Errorf("ledger: launch: %w", err)
 	}
 	server := tmux.Server{Socket: l.socket, Env: l.childEnv(), Wrap: l.h.WrapServer, Config: cmp.Or(l.h.ServerConfig, os.DevNull)}
+	rest, err := l.h.layCommand(l.row.Lease.Attempt, l.argv)
+	if err != nil {
+		return fmt.Errorf("ledger: launch: %w", err)
+	}
 	o := &l.opts
 	l.pane, err = server.NewSession(ctx, tmux.SessionOptions{
 		Name: cmp.Or(o.Name, l.row.LedgerID), Window: o.Window, Width: o.Width, Height: o.Height,
-		Start:   tmux.Start{Command: l.h.carrier(l.row.LedgerID, l.row.Lease.Attempt, l.argv), Dir: l.row.Cwd},
+		Start:   tmux.Start{Command: l.h.carrier(l.row.LedgerID, l.row.Lease.Attempt, rest), Dir: l.row.Cwd},
 		Options: hostOptions,
 	})
 	if err != nil {

@@ -91,6 +91,49 @@ func TestLaunchHostsAnAgentBehindItsRow(t *testing.T) {
 	b.gone(e.PaneServer) // nothing stays behind a dead agent
 }
 
+// A command line that is longer than a message of tmux reaches the agent byte by byte, and
+// nothing of it stays behind, nor of a launch that fails.
+func TestLaunchOfACommandLongerThanTmuxTakes(t *testing.T) {
+	b := newBed(t)
+	odd := "it's \"$(touch x)\" `touch x` \\ #{pid};\n\t\x81\x82\x88\xff é"
+	argv := []string{"claude", odd + strings.Repeat("prompt ", 100<<10/7), "", "-x", "'"}
+	gates := func() []string {
+		left, _ := filepath.Glob(b.s.path(dirGates, "*"))
+		return left
+	}
+	during := 0
+	b.h.step = func(step string) {
+		if step != "stamped" {
+			return
+		}
+		for _, path := range gates() {
+			if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+				t.Errorf("%s: %v %v", path, info, err)
+			}
+			during++
+		}
+	}
+	e := b.launch(LaunchOptions{Argv: argv})
+	cmdline, err := os.ReadFile("/proc/" + itoa(e.PID) + "/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
+	if len(got) != len(argv) || filepath.Base(got[0]) != "claude" || !slices.Equal(got[1:], argv[1:]) {
+		t.Errorf("%d arguments, the second begins with %.60q", len(got), got[1])
+	}
+	if left := gates(); during != 1 || len(left) > 0 {
+		t.Errorf("%d files while it was started, left: %v", during, left)
+	}
+	h := &Host{Store: b.s, WrapServer: func([]string) []string { return []string{"/no/such/program"} }}
+	if _, err := h.Launch(t.Context(), LaunchOptions{Argv: argv}); err == nil {
+		t.Error("launched without a server")
+	}
+	if left := gates(); len(left) > 0 {
+		t.Errorf("left by a launch that failed: %v", left)
+	}
+}
+
 func TestLaunchOddNames(t *testing.T) {
 	b := newBed(t)
 	odd := filepath.Join(b.home, "a b\xff\n'$(touch x)#{pid}é;")
