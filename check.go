@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/sessionledger/ledger/internal/durable"
@@ -186,7 +187,9 @@ func (c *checker) files(ctx context.Context) {
 			return nil // it went away meanwhile
 		}
 		if err != nil {
-			c.unseen(path, err)
+			if !slices.ContainsFunc(c.found, func(f Finding) bool { return f.Kind == FindView && f.Path == path }) {
+				c.unseen(path, err)
+			}
 			return nil // nothing below it is walked
 		}
 		if err := ctx.Err(); err != nil {

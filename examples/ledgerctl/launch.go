@@ -40,13 +40,22 @@ func launch(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) err
 		}
 		e, err := h.Launch(ctx, opts)
 		if err != nil {
-			return err
+			return begun(e, err)
 		}
 		if *detach || !isTerminal(os.Stdin) || !isTerminal(a.stdout) {
 			return a.showOne(ctx, s, e.LedgerID)
 		}
 		return h.Attach(ctx, e.LedgerID, ledger.AttachOptions{})
 	}
+}
+
+// begun is the error of a launch. One for want of evidence says that nothing was done, which
+// does not hold where a row was left.
+func begun(e ledger.Entry, err error) error {
+	if e.LedgerID == "" || !errors.Is(err, ledger.ErrUnknown) {
+		return err
+	}
+	return fmt.Errorf("%v; its row stands: ledgerctl show %s", err, e.LedgerID)
 }
 
 // tmuxKnows reports whether there is a description of a terminal, without which nothing can
@@ -94,7 +103,7 @@ func attach(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) err
 		// Off a terminal there is nothing to show it in: make sure that it runs, and say so.
 		e, err = h.Reopen(ctx, e.LedgerID, ledger.AttachOptions{})
 		if err != nil {
-			return err
+			return begun(e, err)
 		}
 		return a.showOne(ctx, s, e.LedgerID)
 	}
@@ -144,7 +153,7 @@ func shim(ctx context.Context, a *app, argv []string) int {
 		return a.exit(h.Exec(ctx, opts)) // nothing of it is left
 	}
 	if err != nil {
-		return a.exit(err)
+		return a.exit(begun(e, err))
 	}
 	return a.exit(h.Attach(ctx, e.LedgerID, ledger.AttachOptions{}))
 }

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/sessionledger/ledger"
 )
 
 func TestTmuxKnowsOnlyDescribedTerminals(t *testing.T) {
@@ -20,5 +24,19 @@ func TestTmuxKnowsOnlyDescribedTerminals(t *testing.T) {
 		if got := tmuxKnows(term); got != want {
 			t.Errorf("%q: %v", term, got)
 		}
+	}
+}
+
+// Status 10 says that nothing was done. A launch that left a row has done something.
+func TestLaunchThatLeftARowIsNoUnknown(t *testing.T) {
+	unknown := fmt.Errorf("ledger: launch: %w", ledger.ErrUnknown)
+	if got := statusOf(begun(ledger.Entry{}, unknown)); got != exitUnknown {
+		t.Errorf("without a row it exits %d", got)
+	}
+	if got := statusOf(begun(ledger.Entry{LedgerID: "x"}, unknown)); got != exitFailed {
+		t.Errorf("with a row it exits %d", got)
+	}
+	if err := begun(ledger.Entry{LedgerID: "x"}, ledger.ErrBusy); !errors.Is(err, ledger.ErrBusy) {
+		t.Errorf("another error becomes %v", err)
 	}
 }
