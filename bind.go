@@ -16,7 +16,8 @@ func (s *Store) bindConversation(ctx context.Context, row Entry, c conversation)
 	ev := Claim(c.id, c.source)
 	ev.TranscriptPath, ev.ProcessKey = c.path, row.Process().Key()
 	better := row.SessionSource == fromStoreDiff && c.source != fromStoreDiff
-	if row.SessionID == c.id && !better && (c.path == "" || row.TranscriptPath == c.path) || !runtimes.ValidID(c.id) {
+	back := row.refused() && c.source == fromHook // in its own conversation, after a refusal
+	if row.SessionID == c.id && !better && !back && (c.path == "" || row.TranscriptPath == c.path) || !runtimes.ValidID(c.id) {
 		return row, nil
 	}
 	from, err := s.succeed(ctx, row, c.id)

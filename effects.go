@@ -44,7 +44,7 @@ var effectTexts = [...]struct{ name, text string }{
 	{"newLife", "runtime, conversation and rescue fields become those of the new life; the old conversation goes to the history; appends to handoffs; briefPending is set; target cleared"},
 	{"bindProcess", "another process than the recorded one: it is recorded, attention, waiting and the end noted of the old one are cleared"},
 	{"setLocation", "multiplexer, pane with its server, window with its slot, as far as supplied"},
-	{"adoptID", "the conversation becomes the row's, with its transcript; a former one goes to the history. Refused: noted in the history with its holder, and attention set. Ceded: it goes to the history with its new holder"},
+	{"adoptID", "the conversation becomes the row's, with its transcript; a former one goes to the history, and attention for a refused claim is cleared. Refused: noted in the history with its holder, and attention set. Ceded: it goes to the history with its new holder"},
 	{"clearLimit", "no usage limit"},
 	{"setLimit", "the usage limit, with its end where known"},
 	{"openCapture", "frozen names the attempt and the mode"},

@@ -3,6 +3,7 @@ package ledger
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -39,8 +40,12 @@ func overwrite(s *string, v string) {
 }
 
 // adopt makes the event's conversation the row's. Where it is that already, a better
-// source than a store diff is noted in the diff's place.
+// source than a store diff is noted in the diff's place. Where an earlier claim was
+// refused, the session has gone on: it is in this conversation now.
 func (e *Entry) adopt(ev *Event, at time.Time) {
+	if ev.SessionID != e.SessionID || ev.Source == fromHook {
+		e.forgetRefusal()
+	}
 	if ev.SessionID == e.SessionID {
 		overwrite(&e.TranscriptPath, ev.TranscriptPath)
 		if e.SessionSource == fromStoreDiff {
@@ -56,6 +61,9 @@ func (e *Entry) adopt(ev *Event, at time.Time) {
 func (e *Entry) converse(ev *Event, at time.Time) {
 	if e.SessionID != "" && e.SessionID != ev.SessionID {
 		e.retire(e.SessionID, e.SessionSource, "", at)
+	}
+	if i := slices.IndexFunc(e.SessionIDs, func(f FormerID) bool { return f.ID == ev.SessionID }); i >= 0 {
+		e.SessionIDs[i].HeldBy = "" // not any more
 	}
 	e.SessionID, e.TranscriptPath, e.SessionSource = ev.SessionID, ev.TranscriptPath, ""
 	if ev.SessionID != "" {
@@ -91,8 +99,23 @@ func (e *Entry) refuseClaim(ev *Event, at time.Time) {
 	if !slices.ContainsFunc(e.SessionIDs, func(f FormerID) bool { return f.ID == ev.SessionID && f.HeldBy == holder }) {
 		e.retire(ev.SessionID, ev.Source, holder, at)
 	}
-	if reason := "its conversation is held by " + holder; e.Attention == nil || e.Attention.Reason != reason {
+	if reason := heldBy + holder; e.Attention == nil || e.Attention.Reason != reason {
 		e.Attention = &Note{Since: at, Reason: reason}
+	}
+}
+
+// heldBy begins the attention that a refused claim asks for, before the holder.
+const heldBy = "its conversation is held by "
+
+// refused reports whether attention is asked for because of a refused claim.
+func (e *Entry) refused() bool {
+	return e.Attention != nil && strings.HasPrefix(e.Attention.Reason, heldBy)
+}
+
+// forgetRefusal takes that attention back.
+func (e *Entry) forgetRefusal() {
+	if e.refused() {
+		e.Attention = nil
 	}
 }
 

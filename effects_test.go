@@ -264,6 +264,43 @@ func TestConversationHistory(t *testing.T) {
 	}
 }
 
+// Attention for a refused claim is cleared by progress: the row gets that conversation or
+// another one, or its hook says that it is back in its own. No other source takes the hook's
+// refusal back, and no claim takes other attention.
+func TestAttentionForARefusedClaimIsClearedByProgress(t *testing.T) {
+	free := Facts{Held: No, Transcript: Yes, HasTranscript: Yes}
+	for _, tt := range []struct {
+		name, id, source string
+		refused, cleared bool
+	}{
+		{"that conversation", "conv-9", fromHook, true, true},
+		{"another conversation", "conv-3", fromHook, true, true},
+		{"another conversation by the list", "conv-3", fromRegistry, true, true},
+		{"back in its own", "conv-1", fromHook, true, true},
+		{"its own by an older word", "conv-1", fromRegistry, true, false},
+		{"other attention", "conv-3", fromHook, false, false},
+	} {
+		e := rowWith(agentProc, func(e *Entry) { e.Attention = &Note{Since: midday, Reason: "x"} })
+		e.SessionID = "conv-1"
+		if tt.refused {
+			held := Claim("conv-9", fromHook)
+			held.Facts, held.At = Facts{Held: Yes, HeldBy: "row-b"}, midday
+			if _, _, err := advance(&e, held); !errors.Is(err, ErrConversationHeld) || !e.refused() {
+				t.Fatalf("%v, %+v", err, e.Attention)
+			}
+		}
+		mustAdvance(t, &e, Claim(tt.id, tt.source), free)
+		if e.SessionID != tt.id || (e.Attention == nil) != tt.cleared {
+			t.Errorf("%s: %q, attention %+v", tt.name, e.SessionID, e.Attention)
+		}
+		for _, f := range e.SessionIDs {
+			if f.ID == e.SessionID && f.HeldBy != "" {
+				t.Errorf("%s: the history has the row's own conversation as that of %s", tt.name, f.HeldBy)
+			}
+		}
+	}
+}
+
 // TestHandoffIsANewLife.
 func TestHandoffIsANewLife(t *testing.T) {
 	e := rowWith(agentProc, func(e *Entry) {

@@ -211,7 +211,7 @@ func (h *hook) known() (Entry, bool) {
 
 // said reports whether a word of the hook tells the row nothing new.
 func (h *hook) said(row *Entry, word *hookWord) bool {
-	if word.id != row.SessionID || row.SessionSource == fromStoreDiff {
+	if word.id != row.SessionID || row.SessionSource == fromStoreDiff || row.refused() {
 		return false
 	}
 	switch {

@@ -432,6 +432,54 @@ func TestConversationIDsOfOneProcess(t *testing.T) {
 	await(t, "the end", func() bool { return row().FinishReason == "logged out" })
 }
 
+// A takes up B's conversation, B leaves it, and A speaks again: nothing is unclear then. Nor
+// is it once A has gone back to its own.
+func TestAConversationThatItsHolderLeftIsClear(t *testing.T) {
+	s, home := treeStore(t)
+	env := treeEnv(home)
+	pids := growTree(t, shell("shell", env,
+		agent("a", "claude", env, shell("hook a", env)), agent("b", "claude", env, shell("hook b", env))))
+	say := func(who, event, id string) {
+		deliver(t, s, "claude", pids["hook "+who], fmt.Sprintf(`{"hook_event_name":%q,"source":"x","session_id":%q,"cwd":"/w"}`, event, id))
+	}
+	row := func(who string) Entry {
+		for _, e := range rowsByID(t, s) {
+			if e.PID == pids[who] {
+				return e
+			}
+		}
+		t.Fatalf("no row of %s", who)
+		panic("unreachable")
+	}
+	// The file of what a claude goes back to is there.
+	path := filepath.Join(home, ".claude", "projects", "-w", idA+".jsonl")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	putFile(t, path, fmt.Sprintf(`{"type":"user","sessionId":%q,"cwd":"/w","message":{"content":"x"}}`+"\n", idA))
+	say("a", "SessionStart", idA)
+	say("b", "SessionStart", idB)
+	for range 2 {
+		say("a", "SessionStart", idB)
+		if e := row("a"); e.SessionID != idA || !e.refused() {
+			t.Fatalf("not refused: %q, %+v", e.SessionID, e.Attention)
+		}
+		say("a", "SessionStart", idA)
+		if e := row("a"); e.SessionID != idA || e.Attention != nil {
+			t.Fatalf("back in its own: %q, %+v", e.SessionID, e.Attention)
+		}
+	}
+	say("a", "SessionStart", idB)
+	say("b", "SessionStart", idC)
+	if err := os.Remove(path); err != nil { // else it would win over one without a file
+		t.Fatal(err)
+	}
+	say("a", "UserPromptSubmit", idB)
+	if e := row("a"); e.SessionID != idB || e.Attention != nil || row("b").SessionID != idC {
+		t.Errorf("%q, %+v, history %+v; b in %q", e.SessionID, e.Attention, e.SessionIDs, row("b").SessionID)
+	}
+}
+
 // restoring puts an enrolled row through a freeze into a restore, whose attempt it returns.
 func restoring(t *testing.T, s *Store, e Entry, cmd *exec.Cmd) string {
 	t.Helper()
