@@ -49,20 +49,10 @@ type conversation struct {
 // source whose transcript has grown since the process began goes before one whose
 // transcript has not.
 func (s *Store) conversationOf(ctx context.Context, p *pass, m *match, word *hookWord) conversation {
-	a := asker{ctx: ctx, pass: p, m: m}
-	a.rt, _ = p.runtimes.Lookup(m.runtime)
-	a.spec, _ = p.runtimes.table.Lookup(m.runtime)
-	q, ok := p.snap.Get(m.process.PID)
+	a, ok := s.newAsker(ctx, p, m)
 	if !ok {
 		return conversation{reason: fmt.Sprintf("process %d is gone", m.process.PID)}
 	}
-	a.began, _ = p.sys.StartTime(q.Start)
-	a.cwd, _ = p.snap.Cwd(q.PID)
-	if a.env, a.envErr = p.snap.Environ(q.PID); a.envErr != nil {
-		a.refuse("the environment of process %d cannot be read", q.PID)
-	}
-	a.processes(q)
-
 	if word != nil {
 		if c, ok := a.byHook(*word); ok {
 			return c
@@ -105,10 +95,29 @@ type asker struct {
 	reasons []string
 }
 
+// newAsker reads what the sources need of the process. It is not ok for one that is gone.
+func (s *Store) newAsker(ctx context.Context, p *pass, m *match) (a asker, ok bool) {
+	a = asker{ctx: ctx, pass: p, m: m}
+	a.rt, _ = p.runtimes.Lookup(m.runtime)
+	a.spec, _ = p.runtimes.table.Lookup(m.runtime)
+	q, ok := p.snap.Get(m.process.PID)
+	if !ok {
+		return a, false
+	}
+	a.began, _ = p.sys.StartTime(q.Start)
+	a.cwd, _ = p.snap.Cwd(q.PID)
+	if a.env, a.envErr = p.snap.Environ(q.PID); a.envErr != nil {
+		a.refuse("the environment of process %d cannot be read", q.PID)
+	}
+	a.processes(q)
+	return a, true
+}
+
 // finding is a conversation that a source named, with what its file shows.
 type finding struct {
 	conversation
-	grew bool // the transcript was written to since the process began
+	grew  bool      // the transcript was written to since the process began
+	wrote time.Time // when that was last
 }
 
 func (a *asker) refuse(format string, args ...any) {
@@ -165,7 +174,7 @@ func (a *asker) find(source, id, path string) (finding, bool) {
 		a.refuse("the conversation %q of the %s is a subagent's", id, source)
 		return f, false
 	}
-	f.path = path
+	f.path, f.wrote = path, t.ModTime
 	f.grew = !a.began.IsZero() && !t.ModTime.Before(a.began)
 	return f, true
 }

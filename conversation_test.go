@@ -21,6 +21,7 @@ const (
 	idA = "aaaaaaaa-0000-4000-8000-000000000001"
 	idB = "bbbbbbbb-0000-4000-8000-000000000002"
 	idC = "cccccccc-0000-4000-8000-000000000003"
+	idD = "dddddddd-0000-4000-8000-000000000004"
 )
 
 // Each form of a resume and of a creation, and what looks like one.

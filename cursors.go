@@ -19,13 +19,14 @@ const (
 )
 
 // cursors is what one pass leaves to the next: how far each class of bounded work has
-// come, and what keeps failing. It is best effort: without it a pass begins at the first
+// come, what keeps failing, and what is watched. It is best effort: without it a pass begins at the first
 // row again.
 type cursors struct {
 	After    map[string]string             `json:"after"`    // by class: the row that was attempted last
 	Pacing   map[string]map[string]Backoff `json:"pacing"`   // by ledger id and kind of work
 	Finished finishedView                  `json:"finished"` // of retention
 	Probed   map[string]time.Time          `json:"probed"`   // by socket: when reap asked it last
+	Seen     map[string]sighting           `json:"seen"`     // by ledger id: what may be its conversation
 
 	saved []byte // as on disk
 	boot  string // this boot and its clock, for the pacing
@@ -50,6 +51,9 @@ func (s *Store) loadCursors() (*cursors, error) {
 	}
 	if c.Pacing == nil {
 		c.Pacing = map[string]map[string]Backoff{}
+	}
+	if c.Seen == nil {
+		c.Seen = map[string]sighting{}
 	}
 	if c.Probed == nil {
 		c.Probed = map[string]time.Time{}

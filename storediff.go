@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,7 +26,8 @@ const (
 	// could begin one in its place, and was seen by no sweep, has run for less than that.
 	launchWindow = 5 * time.Minute
 	// clockBlur is how far two times of different origin can be apart for one moment: rows
-	// store whole seconds, and the time of boot is known to one.
+	// store whole seconds, and the time of boot is known to one. Only what speaks against
+	// a find is given that much.
 	clockBlur = time.Second
 )
 
@@ -77,6 +79,47 @@ func (d *launchDiff) decide() conversation {
 	return conversation{id: one.ID, path: one.Path, source: fromStoreDiff}
 }
 
+// sighting is a conversation that could be a session's alone when a pass looked. It may be
+// that of another that came and went since the launch and has no row, so that it is bound
+// only once a later pass finds it grown and still finds nobody else: what is gone writes no
+// more.
+type sighting struct {
+	ID      string    `json:"id"`
+	Path    string    `json:"path"`
+	Process string    `json:"process"` // key of the session's
+	Size    int64     `json:"size"`
+	Mtime   time.Time `json:"mtime"`
+}
+
+// grewSince reports whether the same file has become longer.
+func (s sighting) grewSince(was sighting) bool {
+	return s.ID == was.ID && s.Path == was.Path && s.Process == was.Process && s.Size > was.Size && s.Mtime.After(was.Mtime)
+}
+
+// watched lets a find pass that has grown since the last pass, and keeps any other for the
+// next one. A pass that looks and finds none, or more than one, begins anew.
+func (sw *sweeper) watched(ctx context.Context, e *Entry) conversation {
+	c := sw.byStoreDiff(ctx, e)
+	if !sw.whole() {
+		return c // nothing was looked at
+	}
+	was := sw.cur.Seen[e.LedgerID]
+	delete(sw.cur.Seen, e.LedgerID)
+	if c.id == "" {
+		return c
+	}
+	info, err := os.Stat(c.path)
+	if err != nil {
+		return conversation{reason: fmt.Sprintf("nothing names it; the conversation that began in its directory cannot be looked at: %v", err)}
+	}
+	seen := sighting{c.id, c.path, e.Process().Key(), info.Size(), info.ModTime().UTC()}
+	if seen.grewSince(was) {
+		return c
+	}
+	sw.cur.Seen[e.LedgerID] = seen
+	return conversation{reason: "nothing names it; of the conversation that began in its directory since its launch it is not known yet whose it is: it has not grown while it was watched"}
+}
+
 // byStoreDiff looks for the conversation of a session that this library launched, which no
 // other source names. Only of such a one are directory and time of the launch on record.
 func (sw *sweeper) byStoreDiff(ctx context.Context, e *Entry) conversation {
@@ -87,7 +130,7 @@ func (sw *sweeper) byStoreDiff(ctx context.Context, e *Entry) conversation {
 	spec, _ := sw.s.runtimes.table.Lookup(rt)
 	q, running := sw.pass.snap.Get(e.PID)
 	env, envErr := sw.pass.snap.Environ(e.PID)
-	began, beganErr := sw.pass.sys.StartTime(q.Start)
+	began, beganErr := sw.pass.sys.Started(q.Start)
 	own := sw.s.runtimes.own[rt]
 	switch {
 	case e.EnrolledBy != EnrolledByShim || e.StateAt.IsZero() || !filepath.IsAbs(e.Cwd):
@@ -101,10 +144,11 @@ func (sw *sweeper) byStoreDiff(ctx context.Context, e *Entry) conversation {
 	case !sw.whole():
 		return fail("what else may have begun one cannot be seen")
 	}
-	// Its process was on record before the runtime was executed in it.
+	// Its process was on record before the runtime was executed in it, which a direct launch
+	// does in a process that has long run.
 	d := launchDiff{since: e.StateAt}
-	if at := began.Add(-clockBlur); at.After(d.since) {
-		d.since = at
+	if began.After(d.since) {
+		d.since = began
 	}
 	homes := sw.pass.homes(env)
 	var err error
@@ -169,8 +213,8 @@ func (sw *sweeper) rowsBeside(ctx context.Context, e *Entry, d *launchDiff) erro
 		for _, id := range append(formerIDs(r), r.SessionID) {
 			d.had[id] = r.LedgerID
 		}
-		if r.Runtime == e.Runtime && r.Account == e.Account && (r.Cwd == e.Cwd || r.Cwd == "") {
-			d.others = append(d.others, othersLife{who: r.LedgerID, from: r.StartedAt, until: r.FinishedAt})
+		if r.Runtime == e.Runtime && r.Account == e.Account && (r.Cwd == e.Cwd || r.Cwd == "") && !sw.ofAnotherBoot(r) {
+			d.others = append(d.others, othersLife{who: r.LedgerID, from: r.StartedAt, until: sw.overBy(r)})
 		}
 	}
 	for _, r := range sw.rows {
@@ -187,6 +231,22 @@ func (sw *sweeper) rowsBeside(ctx context.Context, e *Entry, d *launchDiff) erro
 		return nil // finished/ is listed for what hangs on it alone
 	}
 	return sw.s.finishedSince(ctx, d.since.Add(-clockBlur), add)
+}
+
+// ofAnotherBoot reports whether a row's session ended with an earlier boot of this machine.
+// What carries its id by now is a process like any other.
+func (sw *sweeper) ofAnotherBoot(e *Entry) bool {
+	return e.BootID != "" && e.BootID != sw.pass.here.BootID && sw.verdict(e.Process()) == Gone
+}
+
+// overBy is a time at which a row's session was over; zero where none is known. That its
+// process is gone now does not tell since when, but work is rescued of what is gone alone,
+// and a rescued row gets no other process.
+func (sw *sweeper) overBy(e *Entry) time.Time {
+	if e.FinishedAt.IsZero() && quiet(e) && !e.Process().IsZero() && !e.RescuedAt.IsZero() && sw.verdict(e.Process()) == Gone {
+		return e.RescuedAt
+	}
+	return e.FinishedAt
 }
 
 func formerIDs(e *Entry) (ids []string) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sessionledger/ledger/internal/runtimes"
+	"github.com/sessionledger/ledger/ledgertest"
 )
 
 // A diffBed is a bed whose agents behave as one of the CLIs and have a name of their own,
@@ -65,8 +67,15 @@ func (d *diffBed) homes() runtimes.Homes { return runtimes.Homes{Home: d.home, G
 // all of them tell.
 func (d *diffBed) begun(e Entry, n int) (found []runtimes.Begun) {
 	d.t.Helper()
+	since, err := d.s.procs.sys.Started(e.Process().StartTicks)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if e.StateAt.After(since) {
+		since = e.StateAt
+	}
 	await(d.t, "the conversation to begin", func() bool {
-		begun, unsure, err := d.spec.Begun(d.t.Context(), d.homes(), d.dir, e.StateAt)
+		begun, unsure, err := d.spec.Begun(d.t.Context(), d.homes(), d.dir, since)
 		found = begun
 		return err == nil && len(begun) == n && len(unsure) == 0
 	})
@@ -84,10 +93,13 @@ func (d *diffBed) forget(e Entry, transcript string) {
 		said := strings.Contains(readFile(d.t, transcript), "did work")
 		return said && strings.Contains(readFile(d.t, d.listing(e.PID)), `"idle"`)
 	})
-	if err := os.Remove(d.listing(e.PID)); err != nil {
+	if err := errors.Join(os.Mkdir(d.unlisted(e), 0o700), os.Remove(d.listing(e.PID))); err != nil {
 		d.t.Fatal(err)
 	}
 }
+
+// unlisted is where a claude writes its entry to first: a folder there keeps it from that.
+func (d *diffBed) unlisted(e Entry) string { return d.listing(e.PID) + ".tmp" }
 
 // sweep sweeps until the pass was whole: a process that is just starting hides what it is.
 func (d *diffBed) sweep() (rep Report) {
@@ -109,14 +121,33 @@ func (d *diffBed) unbound(id, reason string) {
 	}
 }
 
-func (d *diffBed) bound(id string, want runtimes.Begun) Entry {
+// notGrown is why what was found is not bound at once.
+const notGrown = "it has not grown while it was watched"
+
+// bound sweeps, lets the agent go on with its conversation and sweeps again: then it is the
+// row's. Prompt is nil for one in a terminal.
+func (d *diffBed) bound(id string, want runtimes.Begun, prompt func(string)) Entry {
 	d.t.Helper()
+	d.unbound(id, notGrown)
+	if prompt == nil {
+		e := d.get(id)
+		prompt = func(line string) { d.say(e, line) }
+	}
+	d.grow(want.Path, prompt)
 	rep := d.sweep()
 	e := d.get(id)
 	if e.SessionID != want.ID || e.TranscriptPath != want.Path || e.SessionSource != fromStoreDiff || len(e.SessionIDs) > 0 {
 		d.t.Fatalf("%q at %q by %q, %+v; want %+v; unbound %+v", e.SessionID, e.TranscriptPath, e.SessionSource, e.SessionIDs, want, rep.Unbound)
 	}
 	return e
+}
+
+// grow has an agent write to a conversation, by a whole turn.
+func (d *diffBed) grow(path string, prompt func(string)) {
+	d.t.Helper()
+	word := fmt.Sprintf("more%d", strings.Count(readFile(d.t, path), "did more"))
+	prompt(word)
+	await(d.t, "the conversation to grow", func() bool { return strings.Contains(readFile(d.t, path), "did "+word) })
 }
 
 // From the launch to the sweep that finds what the session has begun.
@@ -128,9 +159,12 @@ func TestASweepFindsTheConversationThatALaunchBegan(t *testing.T) {
 			d.say(e, "work")
 			one := d.begun(e, 1)[0]
 			d.forget(e, one.Path)
-			e = d.bound(e.LedgerID, one)
+			e = d.bound(e.LedgerID, one, nil)
 			if rep := d.sweep(); len(rep.Unbound) > 0 || d.get(e.LedgerID).Revision != e.Revision {
 				t.Errorf("the next sweep wrote it again: %+v", rep)
+			}
+			if cur, err := d.s.loadCursors(); err != nil || len(cur.Seen) > 0 {
+				t.Errorf("watched yet: %+v, %v", cur.Seen, err)
 			}
 			// It is a conversation like any other: it can be resumed, and not twice.
 			again := d.launch(LaunchOptions{Argv: d.argv(), Dir: d.home})
@@ -151,7 +185,7 @@ func TestASweepFindsTheConversationOfADirectLaunch(t *testing.T) {
 	if one.ID != id {
 		t.Fatalf("began %+v, the agent says %q", one, id)
 	}
-	d.bound(e.LedgerID, one)
+	d.bound(e.LedgerID, one, a.Send)
 }
 
 // Two in one directory: whose is whose cannot be told, the newest least of all.
@@ -207,7 +241,7 @@ func TestANeighbourWithAnotherStoreIsNoRival(t *testing.T) {
 	d.launch(LaunchOptions{Argv: d.argv(), Env: append(os.Environ(), "QWEN_HOME="+filepath.Join(work, ".qwen"), "HOME="+work)})
 	e := d.launch(LaunchOptions{Argv: d.argv()})
 	d.say(e, "work")
-	d.bound(e.LedgerID, d.begun(e, 1)[0])
+	d.bound(e.LedgerID, d.begun(e, 1)[0], nil)
 }
 
 // The row of one that was here and is over, and filed, speaks as one that runs does.
@@ -225,6 +259,21 @@ func TestAFinishedNeighbourLeavesALaunchUnbound(t *testing.T) {
 		otherTicks(n)(&row)
 		writeEntry(t, d.s, dirFinished, &row)
 	}
+	// lost adds an open row whose process is gone.
+	lost := func(id string, edit func(*Entry)) {
+		over(id, d.dir, e.StateAt.Add(-time.Minute))
+		r := get(t, d.s, id)
+		if err := os.Remove(d.s.path(dirFinished, id+rowExtension)); err != nil {
+			t.Fatal(err)
+		}
+		r.Phase, r.SessionID, r.FinishedAt, r.FinishReason = PhaseLive, id, time.Time{}, ""
+		edit(&r)
+		writeEntry(t, d.s, dirSessions, &r)
+	}
+	lost("rescued-before", func(r *Entry) {})
+	lost("other-boot", func(r *Entry) {
+		r.RescuedAt, r.BootID = time.Now().Add(time.Second), "00000000-0000-4000-8000-000000000000"
+	})
 	over("earlier", d.dir, e.StateAt.Add(-time.Minute))
 	over("elsewhere", d.home, time.Now().Add(time.Second))
 	over("beside", d.dir, time.Now().Add(time.Second))
@@ -232,7 +281,13 @@ func TestAFinishedNeighbourLeavesALaunchUnbound(t *testing.T) {
 	if err := os.Remove(d.s.path(dirFinished, "beside"+rowExtension)); err != nil {
 		t.Fatal(err)
 	}
-	d.bound(e.LedgerID, one)
+	// When it ended is not known of one that is only gone by now.
+	lost("gone-by-now", func(r *Entry) { r.RescuedAt = time.Now().Add(time.Second) })
+	d.unbound(e.LedgerID, "may be that of gone-by-now")
+	if err := os.Remove(d.s.path(dirSessions, "gone-by-now"+rowExtension)); err != nil {
+		t.Fatal(err)
+	}
+	d.bound(e.LedgerID, one, nil)
 }
 
 // What lies in the store and was touched after the launch, and is none of the session's.
@@ -246,12 +301,107 @@ func TestWhatTheLaunchDidNotBeginIsNotBound(t *testing.T) {
 				id, hex.EncodeToString(hash[:]), at.UTC().Format(time.RFC3339Nano), kind))
 	}
 	e := d.launch(LaunchOptions{Argv: d.argv(), Env: append(os.Environ(), "LEDGERTEST_AGENT_QUIRKS=lazy")})
+	began, err := d.s.procs.sys.Started(e.Process().StartTicks)
+	if err != nil {
+		t.Fatal(err)
+	}
 	put(idA, d.dir, "main", time.Now().Add(-time.Hour))
+	put(idD, d.dir, "main", began.Add(-10*time.Millisecond)) // in the second of the launch, before it
 	put(idB, d.dir, "subagent", time.Now())
 	put(idC, d.home, "main", time.Now())
 	d.unbound(e.LedgerID, "no conversation began in its directory")
 	d.say(e, "work")
-	d.bound(e.LedgerID, d.begun(e, 1)[0])
+	d.bound(e.LedgerID, d.begun(e, 1)[0], nil)
+}
+
+// One without a row that came and went in the directory since the launch is seen by no pass.
+// Its conversation does not grow, so that it is not taken for the session's.
+func TestAStrangerThatCameAndWentLeavesALaunchUnbound(t *testing.T) {
+	d := newDiffBed(t, "gemini")
+	e := d.launch(LaunchOptions{Argv: d.argv(), Env: append(os.Environ(), "LEDGERTEST_AGENT_QUIRKS=lazy")})
+	stranger := func(args ...string) *ledgertest.Agent {
+		cmd := ledgertest.Command(t, d.like, append([]string{"-as", d.like}, args...)...)
+		cmd.Args[0], cmd.Dir = d.name, d.dir
+		a := ledgertest.Start(t, cmd)
+		a.Session()
+		return a
+	}
+	a := stranger()
+	a.Send("work")
+	a.Expect("did work")
+	a.Close()
+	one := d.begun(e, 1)[0]
+	d.unbound(e.LedgerID, notGrown)
+	before, err := os.Stat(d.s.path(cursorsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		d.unbound(e.LedgerID, notGrown)
+	}
+	if after, err := os.Stat(d.s.path(cursorsFile)); err != nil || !os.SameFile(before, after) || !after.ModTime().Equal(before.ModTime()) {
+		t.Errorf("watching wrote the cursors again: %v", err)
+	}
+	// What it writes while it is there is not the session's either, nor is it afterwards.
+	a = stranger("--resume", one.ID)
+	d.grow(one.Path, a.Send)
+	rep := d.sweep()
+	if e = d.get(e.LedgerID); e.SessionID != "" {
+		t.Fatalf("bound while a stranger was in it: %+v", rep)
+	}
+	a.Close()
+	d.sweep()
+	d.say(e, "own")
+	d.begun(e, 2)
+	d.sweep()
+	if e = d.get(e.LedgerID); e.SessionID != "" {
+		t.Errorf("%q by %q", e.SessionID, e.SessionSource)
+	}
+	// Nothing is watched for what is over.
+	endServer(t, e.Mux.Socket)
+	d.gone(e.Process())
+	d.sweep()
+	if cur, err := d.s.loadCursors(); err != nil || len(cur.Seen) > 0 {
+		t.Errorf("watched yet: %+v, %v", cur.Seen, err)
+	}
+}
+
+// A pass that finds somebody else there begins to watch anew.
+func TestWhatGrewWhileAnotherWasThereIsNotBound(t *testing.T) {
+	was := sighting{ID: idA, Path: "/t/a", Process: "p", Size: 10, Mtime: midday}
+	for name, tt := range map[string]struct {
+		edit func(s *sighting)
+		want bool
+	}{
+		"grown":             {func(s *sighting) {}, true},
+		"as long":           {func(s *sighting) { s.Size = 10 }, false},
+		"shorter":           {func(s *sighting) { s.Size = 9 }, false},
+		"not written to":    {func(s *sighting) { s.Mtime = midday }, false},
+		"another one":       {func(s *sighting) { s.ID = idB }, false},
+		"another file":      {func(s *sighting) { s.Path = "/t/b" }, false},
+		"another process's": {func(s *sighting) { s.Process = "q" }, false},
+	} {
+		now := sighting{ID: idA, Path: "/t/a", Process: "p", Size: 11, Mtime: midday.Add(time.Second)}
+		if tt.edit(&now); now.grewSince(was) != tt.want {
+			t.Errorf("%s: %v", name, !tt.want)
+		}
+	}
+	if was.grewSince(sighting{}) {
+		t.Error("the first sight of a file is its growth")
+	}
+	d := newDiffBed(t, "gemini")
+	e := d.launch(LaunchOptions{Argv: d.argv()})
+	one := d.begun(e, 1)[0]
+	d.unbound(e.LedgerID, notGrown)
+	say := func(line string) { d.say(e, line) }
+	d.grow(one.Path, say)
+	beside := filepath.Join(filepath.Dir(one.Path), "session-2026-01-02T03-04-torn.jsonl")
+	putFile(t, beside, "{")
+	d.unbound(e.LedgerID, "does not tell")
+	if err := os.Remove(beside); err != nil {
+		t.Fatal(err)
+	}
+	d.bound(e.LedgerID, one, nil)
 }
 
 // What takes up an older conversation begins none, whatever begins beside it.
@@ -294,7 +444,7 @@ func TestAHookReplacesWhatTheStoreShowed(t *testing.T) {
 	a := d.become(direct{Argv: d.argv()})
 	id := a.Session()
 	e := d.onlyRow()
-	e = d.bound(e.LedgerID, d.begun(e, 1)[0])
+	e = d.bound(e.LedgerID, d.begun(e, 1)[0], a.Send)
 	a.Send("/spawn exec sleep 1000")
 	pid := atoi(t, a.Expect("/spawn ")[len(d.like+": /spawn "):])
 	defer syscall.Kill(pid, syscall.SIGKILL)
@@ -337,7 +487,10 @@ func TestASweepReplacesWhatTheStoreShowed(t *testing.T) {
 	e := d.onlyRow()
 	one := d.begun(e, 1)[0]
 	d.forget(e, one.Path)
-	e = d.bound(e.LedgerID, one)
+	e = d.bound(e.LedgerID, one, a.Send)
+	if err := os.Remove(d.unlisted(e)); err != nil {
+		t.Fatal(err)
+	}
 	a.Send("/clear")
 	next := strings.TrimPrefix(a.Expect("/clear "), d.like+": /clear ")
 	a.Send("more")
@@ -384,5 +537,5 @@ func TestTheConversationIsFoundAfterTheLaunchersDeath(t *testing.T) {
 		e = d.onlyRow()
 		return e.Lease == nil
 	})
-	d.bound(e.LedgerID, d.begun(e, 1)[0])
+	d.bound(e.LedgerID, d.begun(e, 1)[0], nil)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/sessionledger/ledger/tmux"
 )
@@ -319,48 +318,4 @@ func (sw *sweeper) muxAbove(pid int) (kind string, server ProcessID) {
 		}
 	}
 	return "", ProcessID{}
-}
-
-// converse looks for the conversation of running sessions that have none on record: some
-// runtimes open its file with the first message alone. One that a store diff found is
-// looked for again, since every other source is better. Whose turn it is goes by the
-// clock, so that looking in vain writes nothing.
-func (sw *sweeper) converse(ctx context.Context, ids []string, done func(id string)) {
-	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
-		e := sw.entry(id)
-		rt, _ := sw.s.runtimes.Lookup(e.Runtime)
-		return e.SessionID != "" && e.SessionSource != fromStoreDiff || !rt.HasTranscripts || !quiet(e)
-	})
-	if n := len(ids); n > maxBound {
-		first := int(sw.now.Unix()/int64(time.Minute/time.Second)) * maxBound % n
-		ids = append(ids[first:], ids[:first]...)[:maxBound]
-	}
-	for _, id := range ids {
-		if ctx.Err() != nil {
-			return
-		}
-		e := sw.entry(id)
-		c := sw.s.conversationOf(ctx, sw.pass, sw.matchOf(e), nil)
-		if c.silent && e.SessionID == "" {
-			c = sw.byStoreDiff(ctx, e)
-		}
-		if c.id == "" && e.SessionID == "" {
-			note(sw.rep, &sw.rep.Unbound, Unbound{id, c.reason}, "", "")
-		}
-		if c.id == "" || slices.ContainsFunc(e.SessionIDs, func(f FormerID) bool { return f.ID == c.id && f.HeldBy != "" }) {
-			continue
-		}
-		bound, err := sw.s.bindConversation(ctx, *e, c)
-		if err != nil {
-			sw.rep.failed(id, sw.stage, err)
-			continue
-		}
-		if bound.Revision != e.Revision {
-			sw.put(id, bound)
-			done(id)
-		}
-		if bound.ResumedFrom != "" {
-			sw.reread(bound.ResumedFrom)
-		}
-	}
 }

@@ -133,6 +133,27 @@ func TestStartTimeIsRightForOldProcesses(t *testing.T) {
 	}
 }
 
+// The exact start is the end of the tick: after the fork began, by a tick at most after it
+// was over.
+func TestStartedIsExact(t *testing.T) {
+	s := New("")
+	before := time.Now()
+	cmd := blocked(t, shell(t), "sh")
+	after := time.Now()
+	at, err := s.Started(stat(t, cmd.Process.Pid).Start)
+	const clock = 5 * time.Millisecond // the wall clock may be slewed while the test runs
+	if err != nil || at.Before(before.Add(-clock)) || at.After(after.Add(10*time.Millisecond+clock)) {
+		t.Errorf("started at %v, between %v and %v; %v", at, before, after, err)
+	}
+	if at, err := s.Started(math.MaxUint64); err == nil {
+		t.Errorf("out of range: %v", at)
+	}
+	files := tree(t, map[string]string{"stat": "btime 1700000000\n"})
+	if at, err := files.Started(150); err != nil || !at.Equal(must(files.StartTime(150))) {
+		t.Errorf("of a tree of files: %v, %v", at, err)
+	}
+}
+
 func TestNamesAndArgumentsOfAnyBytes(t *testing.T) {
 	many := []string{"sh"}
 	for i := range 300 {

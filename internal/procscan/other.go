@@ -28,6 +28,11 @@ func ReadFile(path string) ([]byte, error) { return os.ReadFile(path) }
 // BootSeconds is not supported.
 func (s *System) BootSeconds() (int64, error) { return 0, errors.ErrUnsupported }
 
+// Started is not supported.
+func (s *System) Started(startTicks uint64) (time.Time, error) {
+	return time.Time{}, errors.ErrUnsupported
+}
+
 // PIDNamespace is not supported.
 func (s *System) PIDNamespace(pid int) (uint64, error) { return 0, errors.ErrUnsupported }
 

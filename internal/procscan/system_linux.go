@@ -118,6 +118,27 @@ func (s *System) uptime() (time.Duration, error) {
 	return time.Duration(sec * float64(time.Second)), nil
 }
 
+// Started returns when a process with these start ticks ran at the latest: the end of the
+// tick that it was started in, by the clocks as they are now. Unlike [System.StartTime] it
+// is exact to a tick, and moves with the wall clock; on a tree of files it is StartTime.
+func (s *System) Started(startTicks uint64) (time.Time, error) {
+	if !s.machine() {
+		return s.StartTime(startTicks)
+	}
+	up, err := s.uptime()
+	if err != nil {
+		return time.Time{}, err
+	}
+	now := time.Now()
+	hz := uint64(s.TicksPerSecond())
+	if startTicks >= math.MaxInt64/uint64(time.Second) {
+		return time.Time{}, fmt.Errorf("start ticks %d are out of range", startTicks)
+	}
+	ticks := startTicks + 1
+	since := time.Duration(ticks/hz)*time.Second + time.Duration(ticks%hz)*time.Second/time.Duration(hz)
+	return now.UTC().Add(since - up), nil
+}
+
 // settledTicks returns the start ticks before which every process is listed by now. The
 // kernel takes the start time a little before it lists the new process, and may be
 // interrupted in between: a second is the margin. A tree of files without uptime does not
