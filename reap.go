@@ -26,6 +26,7 @@ type ReapOptions struct {
 type ReapReport struct {
 	Probed []string `json:"probed"` // ids whose socket was asked
 	Reaped []Reaped `json:"reaped"` // what was ended or removed, and what could not be
+	Spared []Spared `json:"spared"` // servers of sessions that are over, and why they were left
 	// Complete says whether the list of rows stood still while it was read. Where it did
 	// not, a row that is not there may be.
 	Complete bool `json:"complete"`
@@ -37,6 +38,12 @@ type Reaped struct {
 	Action  string `json:"action"`          // "end server" or "remove socket"
 	Outcome string `json:"outcome"`         // done, failed or unknown
 	Error   string `json:"error,omitempty"` // why not
+}
+
+// Spared is a server that was left though its session is over or on no record.
+type Spared struct {
+	ID     string `json:"id"`
+	Reason string `json:"reason"` // what runs in it, or what could not be found out
 }
 
 const (
@@ -57,9 +64,13 @@ const (
 // out counts as attached. At most 8 sockets are asked in a pass, those first that were
 // asked longest ago.
 //
+// A session whose row is gone is over, too, unless a process below the server carries its
+// id, whatever it runs: what is on no record was ended by nobody. In the server of a
+// finished row, a shell that carries the id is what the session left.
+//
 // It waits for a running sweep, and fails with [ErrBusy] where that takes too long.
 func Reap(ctx context.Context, s *Store, opts ReapOptions) (ReapReport, error) {
-	rep := ReapReport{Probed: []string{}, Reaped: []Reaped{}}
+	rep := ReapReport{Probed: []string{}, Reaped: []Reaped{}, Spared: []Spared{}}
 	if err := s.begin(ctx); err != nil {
 		return rep, err
 	}
@@ -166,7 +177,11 @@ func (r *reaper) reap(ctx context.Context, id string) {
 		}
 		return
 	}
-	if !r.over(row) || !ours(list, id) || !r.idle(ctx, list.Server, id) {
+	if !r.over(row) || !ours(list, id) {
+		return
+	}
+	if why := r.busy(ctx, list.Server, row, id); why != "" {
+		r.rep.Spared = append(r.rep.Spared, Spared{id, why})
 		return
 	}
 	// A second look right before, since it takes time to look for processes.
@@ -217,42 +232,72 @@ func ours(l tmux.Listing, id string) bool {
 	return len(l.Panes) > 0
 }
 
-// idle reports whether no process of a session runs below the server: none that runs a
-// runtime, none that an open row names, none that carries the session's id and runs one.
-func (r *reaper) idle(ctx context.Context, server tmux.ServerID, id string) bool {
+// busy says which process of a session runs below the server, or may: one that runs a
+// runtime, one that a row names, one that carries the id of a session whose end is on no
+// record. It is "" where there is provably none.
+func (r *reaper) busy(ctx context.Context, server tmux.ServerID, row rowSight, id string) string {
 	p, err := r.s.newPass(ctx)
-	if err != nil || !p.whole {
-		return false
+	if err != nil {
+		return err.Error()
+	}
+	if !p.whole {
+		return "the process table was not read completely: " + p.partial
 	}
 	q, ok := p.snap.Get(server.PID)
 	if !ok || server.StartTicks != 0 && q.Start != server.StartTicks {
-		return false // it answers, and is not to be seen: in another namespace
+		return "its server answers, and is not to be seen: it is in another namespace"
 	}
-	sessions := map[int]bool{}
-	for _, c := range p.candidates() {
-		if c.carries.id == id {
-			return false
-		}
-		sessions[c.process.PID] = true
-	}
-	for _, e := range r.open {
-		switch p.verdict(r.s.procs, e.Process()) {
-		case Running:
-			sessions[e.PID] = true
-		case Unknown:
-			if e.PaneServer.PID == server.PID {
-				return false
-			}
-		}
-	}
-	for pid := range sessions {
+	below := func(pid int) bool {
 		for above := range p.snap.Ancestors(pid) {
 			if above.PID == server.PID {
-				return false
+				return true
 			}
 		}
+		return false
 	}
-	return true
+	for _, c := range p.candidates() {
+		if c.carries.id == id || below(c.process.PID) {
+			return fmt.Sprintf("process %d runs %s", c.process.PID, c.runtime)
+		}
+	}
+	for _, e := range r.open {
+		v := p.verdict(r.s.procs, e.Process())
+		if v == Running && below(e.PID) || v == Unknown && e.PaneServer.PID == server.PID {
+			return fmt.Sprintf("process %d of %q is %s", e.PID, e.LedgerID, v)
+		}
+	}
+	if e := &row.entry; !e.Process().IsZero() { // one that a hook ended can live on
+		if v := p.verdict(r.s.procs, e.Process()); v == Running && below(e.PID) || v == Unknown {
+			return fmt.Sprintf("process %d of the finished session is %s", e.PID, v)
+		}
+	}
+	for q := range p.snap.All() {
+		if q.Kernel || q.Gone() || !below(q.PID) {
+			continue
+		}
+		env, err := p.environ(q)
+		if isGone(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Sprintf("what process %d carries cannot be read: %v", q.PID, err)
+		}
+		if bears := r.unended(carried(env.Lookup)); bears != "" {
+			return fmt.Sprintf("process %d carries the id of %q, whose end is on no record", q.PID, bears)
+		}
+	}
+	return ""
+}
+
+// unended returns the id that a process carries of a session which has no row to say that
+// it is over; "" where it carries none.
+func (r *reaper) unended(c carriedEnv) string {
+	for _, id := range []string{c.id, c.own} {
+		if isPlainID(id) && r.s.sightRow(id).state != rowThere {
+			return id
+		}
+	}
+	return ""
 }
 
 // removeSame removes a socket file, unless it is another one by now.

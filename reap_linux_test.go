@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,6 +106,89 @@ func TestReapEndsFinishedServersAndNothingElse(t *testing.T) {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
+}
+
+// What carries the id of a session is a process of it, also where no registry knows the
+// program and the row is lost: only a row says that a session is over.
+func TestReapSparesWhatCarriesTheIDOfASessionOnNoRecord(t *testing.T) {
+	s := reapStore(t)
+	carries := func(id string, command ...string) []string {
+		return append([]string{"env", envID + "=" + id}, command...)
+	}
+	idle := []string{"sleep", "1000"}
+	panes := map[string]tmux.Pane{}
+	run := func(id string, command []string) { _, panes[id] = host(t, s, id, id, command...) }
+	run("lost", carries("lost", idle...))
+	run("lost-beside", idle)
+	srv := tmux.Server{Socket: s.path(dirSock, "lost-beside")}
+	beside, err := srv.NewWindow(t.Context(), "lost-beside", tmux.WindowOptions{Start: tmux.Start{Command: carries("lost-beside", idle...)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := srv.Do(t.Context(), beside.Guard(), tmux.Set(tmux.OptionID, "lost-beside")); err != nil {
+		t.Fatal(err)
+	}
+	run("lost-known", carries("lost-known", "bash", "-c", "exec -a "+hookless+" sleep 1000"))
+	run("lost-owner", []string{"env", envOwnID + "=lost-owner", "sleep", "1000"})
+	run("set-aside", carries("set-aside", idle...))
+	putFile(t, rowPath(s, "set-aside"), "{")
+	// The session is over, and a person's shell has inherited its id.
+	overRow(t, s, dirSessions, "over-shell", time.Hour)
+	run("over-shell", carries("over-shell", "sh"))
+	// A hook ended the row, and its process lives on, which no registry knows.
+	run("over-lives", carries("over-lives", idle...))
+	overRow(t, s, dirSessions, "over-lives", time.Hour)
+	lives, err := s.procs.identify(panes["over-lives"].PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := get(t, s, "over-lives")
+	over.PID, over.PIDStartTicks = lives.PID, &lives.StartTicks
+	over.BootID, over.HostID, over.PIDNamespace, over.TimeNamespace = lives.BootID, lives.HostID, lives.PIDNamespace, lives.TimeNamespace
+	writeEntry(t, s, dirSessions, &over)
+	await(t, "all run their program", func() bool {
+		for id, pane := range panes {
+			args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pane.PID))
+			if err != nil {
+				t.Fatalf("%s: %v", id, err)
+			}
+			if strings.HasPrefix(string(args), "env\x00") {
+				return false
+			}
+		}
+		return true
+	})
+	check := func(what string, want ...string) {
+		t.Helper()
+		rep := reap(t, s)
+		var spared []string
+		for _, sp := range rep.Spared {
+			if sp.Reason == "" {
+				t.Errorf("%s: no reason: %+v", what, sp)
+			}
+			spared = append(spared, sp.ID)
+		}
+		slices.Sort(spared)
+		if !slices.Equal(spared, want) {
+			t.Errorf("%s: spared %+v\nwant %v; reaped %+v", what, rep.Spared, want, rep.Reaped)
+		}
+		for _, r := range rep.Reaped {
+			if r.ID != "over-shell" || r.Outcome != OutcomeDone {
+				t.Errorf("%s: reaped %+v", what, r)
+			}
+		}
+		for id, pane := range panes {
+			ended := id == "over-shell"
+			if _, err := s.procs.identify(pane.PID); isGone(err) != ended {
+				t.Errorf("%s: %s: %v", what, id, err)
+			}
+		}
+	}
+	check("damaged", "lost", "lost-beside", "lost-known", "lost-owner", "over-lives")
+	if err := s.Repair(t.Context(), "set-aside"); err != nil {
+		t.Fatal(err)
+	}
+	check("set aside", "lost", "lost-beside", "lost-known", "lost-owner", "over-lives", "set-aside")
 }
 
 func TestReapSparesAnAttachedServer(t *testing.T) {

@@ -28,7 +28,16 @@ func reap(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error
 			}
 			fmt.Fprintln(a.stdout, plain(r.ID)+": "+r.Action+": "+r.Outcome+" "+plain(r.Error))
 		}
-		if err == nil && len(rep.Reaped) == 0 && !a.json {
+		for _, sp := range rep.Spared {
+			if a.json {
+				if err := a.line(result{ID: sp.ID, Outcome: "refused", Error: sp.Reason}); err != nil {
+					return err
+				}
+				continue
+			}
+			fmt.Fprintln(a.stdout, plain(sp.ID)+": left: "+plain(sp.Reason))
+		}
+		if err == nil && len(rep.Reaped)+len(rep.Spared) == 0 && !a.json {
 			fmt.Fprintln(a.stdout, "Nothing is left behind.")
 		}
 		return err
