@@ -53,6 +53,10 @@ func (s *Store) Check(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	c := &checker{s: s, holders: map[string]string{}}
+	if err := s.lostRows(); err != nil {
+		c.found = append(c.found, Finding{Kind: FindView, Path: s.path(dirSessions), Message: err.Error(), Broken: true})
+		return c.found, nil
+	}
 	for _, sub := range []string{dirSessions, dirFinished} {
 		_, err := s.scan(ctx, sub, func(name string, r *row) bool {
 			c.row(sub, name, r)

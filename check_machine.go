@@ -23,7 +23,9 @@ func (s *Store) CheckMachine(ctx context.Context) ([]Finding, error) {
 	c.locks(s.rows, dirLocks)
 	c.locks(s.passes, ".")
 	c.processView(ctx)
-	c.muxView(ctx)
+	if s.lostRows() == nil { // else [Store.Check] says so
+		c.muxView(ctx)
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

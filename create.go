@@ -35,6 +35,9 @@ func (s *Store) Create(ctx context.Context, e Entry, birth Event) (Entry, error)
 	if err != nil {
 		return Entry{}, err
 	}
+	if err := s.makeSessions(); err != nil {
+		return Entry{}, err
+	}
 	created, err := s.birth(ctx, row, birth)
 	var held *heldError
 	if errors.As(err, &held) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -242,13 +243,18 @@ func (s *Store) dir(sub string) (*durable.Dir, error) {
 }
 
 // held returns one of the ledger's folders for reading and writing, and makes it first where
-// it is missing. A folder that was replaced since it was opened is opened anew.
+// it is missing; but see [Store.lostRows]. A folder that was replaced since it was opened is opened anew.
 func (s *Store) held(sub string) (writable, error) {
 	s.folders.mu.Lock()
 	defer s.folders.mu.Unlock()
 	path := s.path(sub)
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
+		if strings.HasPrefix(sub, dirSessions) {
+			if err := s.lostRows(); err != nil {
+				return writable{}, err
+			}
+		}
 		if err = durable.MkdirAll(path, 0o700); err == nil {
 			info, err = os.Lstat(path)
 		}

@@ -207,6 +207,9 @@ func (s *Store) lookUpIn(sessions *folder.Folder, id string) (*row, string, erro
 		if f == nil || sub != dirSessions {
 			opened, err := s.open(sub)
 			if errors.Is(err, fs.ErrNotExist) {
+				if err := s.lostRows(); err != nil {
+					return nil, "", fmt.Errorf("look up %q: %w", id, err)
+				}
 				continue
 			}
 			if err != nil {
@@ -231,7 +234,7 @@ var errStopped = errors.New("stopped")
 
 // scan reads the rows of one folder, on two cores where there are two, and hands them to
 // yield in the order of their names. complete says whether the listing is known to have
-// shown every row. A folder that does not exist has no rows.
+// shown every row. A folder that does not exist has no rows, unless it was lost.
 func (s *Store) scan(ctx context.Context, sub string, yield func(name string, r *row) bool) (complete bool, err error) {
 	names, odd, complete, err := s.listKinds(ctx, sub)
 	if err != nil {
@@ -362,6 +365,9 @@ func (s *Store) list(ctx context.Context, sub string) (names []string, complete 
 func (s *Store) listKinds(ctx context.Context, sub string) (names []string, odd map[string]bool, complete bool, err error) {
 	f, err := s.open(sub)
 	if errors.Is(err, fs.ErrNotExist) {
+		if err := s.lostRows(); err != nil {
+			return nil, nil, false, err
+		}
 		return nil, nil, true, nil
 	}
 	if err != nil {

@@ -218,8 +218,7 @@ func (s *Store) clearClaims(ctx context.Context, held map[string]bool, t *Tidied
 	}
 	looked := 0
 	for _, name := range names {
-		kind, _, _ := strings.Cut(name, "-")
-		if held[name] || kind != claimProcess && kind != claimConversation && kind != claimPlace {
+		if held[name] || !isClaim(name) {
 			continue
 		}
 		if looked++; looked > maxFiled {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/sessionledger/ledger/internal/durable"
 	"github.com/sessionledger/ledger/internal/procscan"
 )
 
@@ -108,7 +107,7 @@ var errEnough = errors.New("enough")
 
 func (w *watcher) run(yield func(Change, error) bool) error {
 	dir := w.s.path(dirSessions)
-	if err := durable.MkdirAll(dir, 0o700); err != nil {
+	if _, err := w.s.dir(dirSessions); err != nil {
 		return err
 	}
 	notify, err := fsnotify.NewWatcher()
