@@ -159,52 +159,77 @@ func (s *Store) writeClaim(c claim, id string) error {
 	return nil
 }
 
-// claimed reads which row a claim names; "" where it names none. A torn one counts as
-// absent.
-func (s *Store) claimed(c claim) (string, error) {
+// claimed reads which row a claim names; "" where it names none. torn says that there is
+// something in the claim's place that names no row.
+func (s *Store) claimed(c claim) (id string, torn bool, err error) {
 	f, err := s.open(dirClaims)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+		return "", false, nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("ledger: claims: %w", err)
+		return "", false, fmt.Errorf("ledger: claims: %w", err)
 	}
 	defer f.Close()
 	return readClaim(f, c.file())
 }
 
-func readClaim(f *folder.Folder, name string) (string, error) {
+func readClaim(f *folder.Folder, name string) (id string, torn bool, err error) {
 	data, _, err := f.Read(name, maxID+1, folder.Stamp{})
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, folder.ErrTooLarge) || errors.Is(err, folder.ErrNotRegular) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("ledger: claims: %w", err)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", false, nil
+	case errors.Is(err, folder.ErrTooLarge), errors.Is(err, folder.ErrNotRegular):
+		return "", true, nil
+	case err != nil:
+		return "", false, fmt.Errorf("ledger: claims: %w", err)
 	}
 	id, whole := strings.CutSuffix(string(data), "\n")
 	if !whole || !isPlainID(id) {
-		return "", nil
+		return "", true, nil
 	}
-	return id, nil
+	return id, false, nil
 }
 
 // holder returns the id of the row that holds c, or "". A row that exists and cannot be
-// read keeps its claims.
+// read keeps its claims. Where the claim is torn, or names a row that is not there, the rows
+// in sessions/ tell: another one may hold the key.
 func (s *Store) holder(c claim) (string, error) {
-	id, err := s.claimed(c)
+	id, spoiled, err := s.claimant(c)
+	if !spoiled || err != nil {
+		return id, err
+	}
+	whole, err := s.scan(s.closed, dirSessions, func(_ string, r *row) bool {
+		if r.err == nil && c.held(&r.entry) {
+			id = r.entry.LedgerID
+		}
+		return id == ""
+	})
+	switch {
+	case id != "":
+		return id, nil
+	case err == nil && !whole:
+		err = fmt.Errorf("ledger: claims: %w: the list of rows changes all the time", ErrUnknown)
+	}
+	return "", err
+}
+
+// claimant is holder as far as the claim itself tells. spoiled says that it was written and
+// leads to no row.
+func (s *Store) claimant(c claim) (id string, spoiled bool, err error) {
+	id, torn, err := s.claimed(c)
 	if id == "" || err != nil {
-		return "", err
+		return "", torn, err
 	}
 	r, _, err := s.lookUp(id)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return "", nil
+		return "", true, nil
 	case err != nil:
-		return "", err
+		return "", false, err
 	case r.err == nil && !c.held(&r.entry):
-		return "", nil
+		return "", false, nil
 	}
-	return id, nil
+	return id, false, nil
 }
 
 // The stamp in claims/ names the boot under which the claims were complete.
@@ -311,7 +336,7 @@ func (s *Store) restoreClaims(ctx context.Context, e *Entry) error {
 		if s.procs.verdict(c.process) == Gone { // the zero value never is
 			continue
 		}
-		if by, err := s.holder(c); err != nil {
+		if by, _, err := s.claimant(c); err != nil {
 			return err
 		} else if by != "" {
 			continue
@@ -322,7 +347,7 @@ func (s *Store) restoreClaims(ctx context.Context, e *Entry) error {
 		}
 		// What cannot be read must not be passed over: the claims are about to be called
 		// complete, and what has none is then held by nobody.
-		by, err := s.holder(c)
+		by, _, err := s.claimant(c)
 		if by == "" && err == nil {
 			err = s.writeClaim(c, e.LedgerID)
 		}

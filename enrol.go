@@ -100,10 +100,7 @@ func (s *Store) rowsOf(p *pass, open []Entry) (*rowsView, error) {
 	for i := range open {
 		e := &open[i]
 		v.byID[e.LedgerID] = rowSight{state: rowThere, entry: *e}
-		v.own(e.Process(), e.LedgerID, false)
-		if e.Restore != nil {
-			v.own(e.Restore.Launched, e.LedgerID, false)
-		}
+		v.ownAll(e)
 	}
 	for _, c := range p.candidates() {
 		if _, owned := v.ownerOf(c.process); !owned {
@@ -113,7 +110,9 @@ func (s *Store) rowsOf(p *pass, open []Entry) (*rowsView, error) {
 		}
 		if id := c.carries.id; isPlainID(id) {
 			if _, seen := v.byID[id]; !seen {
-				v.byID[id] = s.sightRow(id)
+				sight := s.sightRow(id)
+				v.byID[id] = sight
+				v.ownAll(&sight.entry) // its claims may be lost
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/sessionledger/ledger/internal/gitcmd"
@@ -17,15 +18,21 @@ func (sw *sweeper) file(ctx context.Context) error {
 	pending := sw.pendingEdges(ctx)
 	var due []string
 	held := map[string]bool{} // claims that rows in sessions/ hold, less those of processes that are gone
+	var holders []holding
 	for _, r := range sw.rows {
 		e := r.now
 		if e == nil {
 			continue
 		}
+		h := holding{id: e.LedgerID}
 		for _, c := range sw.s.claimsOf(e) {
 			if sw.verdict(c.process) != Gone {
 				held[c.file()] = true
+				h.claims = append(h.claims, c.file())
 			}
+		}
+		if len(h.claims) > 0 {
+			holders = append(holders, h)
 		}
 		// One that a person has not heard of yet waits for the next pass.
 		if isDue(e, sw.now) && (sw.now.Sub(e.FinishedAt) >= time.Hour || !pending(e.LedgerID)) {
@@ -53,7 +60,7 @@ func (sw *sweeper) file(ctx context.Context) error {
 	if len(t.Filed) > 0 {
 		sw.s.logger.Info("filed", "rows", len(t.Filed))
 	}
-	errs = append(errs, sw.s.clearClaims(ctx, held, &t), sw.s.clearTemps(ctx, &t))
+	errs = append(errs, sw.healClaims(ctx, holders), sw.s.clearClaims(ctx, held, &t), sw.s.clearTemps(ctx, &t))
 	for _, err := range t.Warnings {
 		id := ""
 		if about := (*rowError)(nil); errors.As(err, &about) {
@@ -68,6 +75,63 @@ func (sw *sweeper) file(ctx context.Context) error {
 		sw.rep.warn("", sw.stage, err)
 	}
 	return errors.Join(errs...)
+}
+
+// holding is a row with the names of the claims that it holds.
+type holding struct {
+	id     string
+	claims []string
+}
+
+// What one pass mends of the claims.
+const (
+	maxMissing = 1024 // rows with a claim that is not there
+	maxTorn    = 128  // rows whose claims are read
+)
+
+// healClaims writes the claims that rows hold and that are missing, or torn. Claims are not
+// durable, and a person or another program can have lost one. Whose are read goes by the
+// clock, so that looking in vain writes nothing.
+func (sw *sweeper) healClaims(ctx context.Context, rows []holding) error {
+	complete, _, _, err := sw.s.claimsComplete()
+	if err != nil || !complete {
+		return err // the next enrolment rebuilds them all
+	}
+	f, err := sw.s.open(dirClaims)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	names, _, err := f.Names()
+	if err != nil {
+		return err
+	}
+	there := make(map[string]bool, len(names))
+	for _, name := range names {
+		there[name] = true
+	}
+	lacks := func(h holding) bool {
+		return slices.ContainsFunc(h.claims, func(name string) bool { return !there[name] })
+	}
+	var look []holding
+	for _, h := range rows {
+		if lacks(h) && len(look) < maxMissing {
+			look = append(look, h)
+		}
+	}
+	if n := len(rows); n > maxTorn {
+		first := int(sw.now.Unix()/int64(time.Minute/time.Second)) * maxTorn % n
+		rows = slices.Concat(rows[first:], rows[:first])[:maxTorn]
+	}
+	for _, h := range append(look, rows...) {
+		if err := sw.s.restoreClaims(ctx, sw.entry(h.id)); err != nil {
+			sw.rep.failed(h.id, sw.stage, err)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // scratchAge is how old the throwaway files of a rescue are before they must have been

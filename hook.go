@@ -193,7 +193,7 @@ func (h *hook) known() (Entry, bool) {
 	}
 	here.PID, here.StartTicks = speaker.PID, speaker.Start
 	c := processClaim(here)
-	id, err := h.s.claimed(c)
+	id, _, err := h.s.claimed(c)
 	if err != nil || id == "" {
 		return Entry{}, false
 	}

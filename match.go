@@ -131,6 +131,14 @@ func (v *rowsView) own(process ProcessID, row string, damaged bool) {
 	v.owners[key] = append(v.owners[key], owner{process, row, damaged})
 }
 
+// ownAll notes the processes of a row.
+func (v *rowsView) ownAll(e *Entry) {
+	v.own(e.Process(), e.LedgerID, false)
+	if e.Restore != nil {
+		v.own(e.Restore.Launched, e.LedgerID, false)
+	}
+}
+
 // ownerOf returns which row has a process.
 func (v *rowsView) ownerOf(p ProcessID) (owner, bool) {
 	for _, o := range v.owners[pidTicks{p.PID, p.StartTicks}] {

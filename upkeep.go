@@ -245,7 +245,7 @@ func (s *Store) clearClaim(ctx context.Context, f *folder.Folder, name string) (
 		return false, err
 	}
 	defer unlock()
-	id, err := readClaim(f, name)
+	id, _, err := readClaim(f, name)
 	if err != nil {
 		return false, err
 	}
