@@ -101,6 +101,7 @@ func (s *Store) rowsOf(p *pass, open []Entry) (*rowsView, error) {
 		e := &open[i]
 		v.byID[e.LedgerID] = rowSight{state: rowThere, entry: *e}
 		v.ownAll(e)
+		v.recordedElsewhere(e, p.here)
 	}
 	for _, c := range p.candidates() {
 		if _, owned := v.ownerOf(c.process); !owned {
@@ -113,6 +114,7 @@ func (s *Store) rowsOf(p *pass, open []Entry) (*rowsView, error) {
 				sight := s.sightRow(id)
 				v.byID[id] = sight
 				v.ownAll(&sight.entry) // its claims may be lost
+				v.recordedElsewhere(&sight.entry, p.here)
 			}
 		}
 	}

@@ -56,7 +56,7 @@ const (
 	matchPart                   // it does the work of the session process that started it, and has no row of its own
 	matchHeld                   // it carries the id of a row that is frozen or in an operation: that decides
 	matchWait                   // it cannot be told yet: the next pass looks again
-	matchUnverifiable           // its environment cannot be read, so that it may be enrolled already
+	matchUnverifiable           // its environment or its age cannot be compared, so that it may be enrolled already
 	matchRefused                // it carries the id of a damaged row, which a person must repair first
 	matchOff                    // discovery is switched off here
 )
@@ -106,6 +106,9 @@ type rowsView struct {
 	byID map[string]rowSight
 	// owners says which row has a process: for each, the row's id.
 	owners map[pidTicks][]owner
+	// elsewhere has the open rows by the pids that they recorded in another time namespace:
+	// whether a process here with that pid is theirs cannot be told by its ticks.
+	elsewhere map[int]string
 	// dedicated is the socket of the tmux server that was started for a row.
 	dedicated func(id string) string
 }
@@ -137,6 +140,21 @@ func (v *rowsView) ownAll(e *Entry) {
 	if e.Restore != nil {
 		v.own(e.Restore.Launched, e.LedgerID, false)
 	}
+}
+
+// recordedElsewhere notes an open row whose process was recorded in another time namespace.
+func (v *rowsView) recordedElsewhere(e *Entry, here ProcessID) {
+	p := e.Process()
+	if !e.IsOpen() || p.IsZero() || p.TimeNamespace == 0 || here.TimeNamespace == 0 || p.TimeNamespace == here.TimeNamespace {
+		return
+	}
+	if !samePIDs(e, here) {
+		return
+	}
+	if v.elsewhere == nil {
+		v.elsewhere = map[int]string{}
+	}
+	v.elsewhere[p.PID] = e.LedgerID
 }
 
 // ownerOf returns which row has a process.
@@ -205,6 +223,11 @@ func (m *matcher) decide(c *candidate) match {
 		if o.damaged {
 			d.warning = fmt.Sprintf("process %d has the row %q, which is damaged", c.process.PID, o.row)
 		}
+		return d
+	}
+	if row := m.rows.elsewhere[c.process.PID]; row != "" {
+		d.kind, d.row = matchUnverifiable, row
+		d.reason = fmt.Sprintf("it may be the process of %q, which was recorded in another time namespace", row)
 		return d
 	}
 	if c.unread != "" {
