@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 )
 
@@ -213,12 +214,33 @@ func (sw *sweeper) rescue(ctx context.Context, id string) bool {
 		return false // cut short by the pass, which is not the row's fault
 	case rescueIsHopeless(err) && sw.locked(func() bool { return sw.cur.givesUp(id, paceRescue, err) }):
 		sw.rep.warn(id, sw.stage, err)
+		if e := sw.entry(id); e != nil {
+			if _, closes := sw.closing(e); !closes {
+				sw.noteUnrescued(ctx, id, err)
+			}
+		}
 		return true
 	}
 	if sw.locked(func() bool { return sw.cur.failed(id, paceRescue) }) {
 		sw.rep.failed(id, sw.stage, err)
 	}
 	return false
+}
+
+// noteUnrescued says in the row, which may stay open for ever, why its work is not rescued:
+// no retry is coming that would say it again.
+func (sw *sweeper) noteUnrescued(ctx context.Context, id string, why error) {
+	noted, err := sw.s.Update(ctx, id, func(e *Entry) error {
+		if e.Attention == nil && e.RescuedAt.IsZero() {
+			e.Attention = &Note{Since: sw.s.now(), Reason: fmt.Sprintf("its work could not be rescued, and is not tried again: %.500v", why)}
+		}
+		return nil
+	})
+	if err != nil {
+		sw.rep.failed(id, sw.stage, err)
+		return
+	}
+	sw.put(id, noted)
 }
 
 // locked runs do while no other row's work touches what they share.

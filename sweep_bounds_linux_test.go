@@ -372,6 +372,40 @@ func TestARepositoryThatIsAwayKeepsItsRowOpenForADay(t *testing.T) {
 	}
 }
 
+// A lost session that stays open though its work can no longer be rescued says so itself,
+// once.
+func TestARowWhoseWorkIsGivenUpAsksForAttention(t *testing.T) {
+	s := sweepStore(t, nil)
+	deadRow(t, s, "lost", hooked, inFolder(filepath.Join(t.TempDir(), "gone")), func(e *Entry) { e.SessionID = "c" })
+	mustSweep(t, s, SweepOptions{})
+	if e := get(t, s, "lost"); e.Attention != nil {
+		t.Errorf("before a day of tries: %+v", e.Attention)
+	}
+	c, err := s.loadCursors()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.pace("lost", paceRescue, Backoff{Failures: rescuePatience})
+	if err := s.saveCursors(c); err != nil {
+		t.Fatal(err)
+	}
+	mustSweep(t, s, SweepOptions{})
+	e := get(t, s, "lost")
+	if !e.IsOpen() || e.Attention == nil || !strings.Contains(e.Attention.Reason, "no such folder") {
+		t.Fatalf("%+v", e)
+	}
+	found, err := s.Check(t.Context())
+	if err != nil || !slices.ContainsFunc(found, func(f Finding) bool { return f.Kind == FindAttention && f.ID == "lost" }) {
+		t.Errorf("check: %+v, %v", found, err)
+	}
+	for range 2 {
+		mustSweep(t, s, SweepOptions{})
+	}
+	if again := get(t, s, "lost"); again.Revision != e.Revision {
+		t.Errorf("written again: %+v", again)
+	}
+}
+
 // What could not be rescued before the end can be rescued after it.
 func TestRescueOfAFinishedRow(t *testing.T) {
 	s := sweepStore(t, nil)
