@@ -171,7 +171,7 @@ func (c *checker) claims() error {
 	for i := range c.rows {
 		e := &c.rows[i]
 		for _, cl := range c.s.claimsOf(e) {
-			by, err := c.s.holder(cl)
+			by, _, err := c.s.claimant(cl)
 			if err != nil {
 				return err
 			}
