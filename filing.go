@@ -86,7 +86,7 @@ type holding struct {
 // What one pass mends of the claims.
 const (
 	maxMissing = 1024 // rows with a claim that is not there
-	maxTorn    = 128  // rows whose claims are read
+	maxTorn    = 8    // rows whose claims are read
 )
 
 // healClaims writes the claims that rows hold and that are missing, or torn. Claims are not
@@ -123,7 +123,16 @@ func (sw *sweeper) healClaims(ctx context.Context, rows []holding) error {
 		first := int(sw.now.Unix()/int64(time.Minute/time.Second)) * maxTorn % n
 		rows = slices.Concat(rows[first:], rows[:first])[:maxTorn]
 	}
-	for _, h := range append(look, rows...) {
+	for _, h := range rows {
+		// One that names another row may be right: restoreClaims tells.
+		if slices.ContainsFunc(h.claims, func(name string) bool {
+			id, _, err := readClaim(f, name)
+			return there[name] && (err != nil || id != h.id)
+		}) {
+			look = append(look, h)
+		}
+	}
+	for _, h := range look {
 		if err := sw.s.restoreClaims(ctx, sw.entry(h.id)); err != nil {
 			sw.rep.failed(h.id, sw.stage, err)
 		}
