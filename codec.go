@@ -151,12 +151,9 @@ func unquoteBytes(s string) (string, bool) {
 // timeLayout is RFC 3339 in UTC with whole seconds: all the precision that is stored.
 const timeLayout = "2006-01-02T15:04:05Z"
 
-// checkCodec writes and reads a row with unknown members once, because a build can
-// replace the JSON package under this one's feet: with GOEXPERIMENT=jsonv2 on Go 1.26 it
-// is the standard library's, which drops unknown members in silence.
-//
-// The package as it is required by go.mod needs no such look: its tests are ours. It is
-// known by its types, which are no others' then.
+// checkCodec writes and reads a row with unknown members once in a build that has put another
+// package in the place of the JSON tokens that go.mod requires, as GOEXPERIMENT=jsonv2 does:
+// that it keeps them is nobody's word but its own. With the required package the tests tell.
 var checkCodec = sync.OnceValue(func() error {
 	if reflect.TypeFor[jsontext.Value]().PkgPath() == "github.com/go-json-experiment/json/jsontext" {
 		return nil

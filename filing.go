@@ -71,7 +71,7 @@ func (sw *sweeper) file(ctx context.Context) error {
 	if err := gitcmd.SweepScratch(sw.s.path(dirScratch), time.Now().Add(-scratchAge)); err != nil {
 		sw.rep.warn("", sw.stage, err)
 	}
-	if err := errors.Join(sw.clearLeftOvers(ctx), sw.clearGates()); err != nil {
+	if err := errors.Join(sw.clearLeftOvers(ctx), sw.s.clearGates()); err != nil {
 		sw.rep.warn("", sw.stage, err)
 	}
 	return errors.Join(errs...)
@@ -172,22 +172,6 @@ func (sw *sweeper) clearLeftOvers(ctx context.Context) error {
 		return ctx.Err() == nil
 	})
 	return errors.Join(append(errs, err)...)
-}
-
-// clearGates removes the gates that coordinators left which died. A carrier waits at one
-// for about a minute.
-func (sw *sweeper) clearGates() error {
-	gates, err := os.ReadDir(sw.s.path(dirGates))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	for _, g := range gates {
-		info, statErr := g.Info()
-		if statErr == nil && time.Since(info.ModTime()) > scratchAge {
-			sw.s.closeGate(g.Name())
-		}
-	}
-	return err
 }
 
 func (sw *sweeper) clearAttempts(root *os.Root, id string) error {

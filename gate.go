@@ -134,14 +134,15 @@ func (h *Host) fenceBirth(ctx context.Context, attempt string, o EndOptions) err
 const gateAge = 5 * time.Minute
 
 // clearGates removes the gates that dead coordinators left.
-func (s *Store) clearGates() {
+func (s *Store) clearGates() error {
 	gates, err := os.ReadDir(s.path(dirGates))
-	if err != nil {
-		return // none, or not to be read: they do no harm
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
 	for _, g := range gates {
 		if info, err := g.Info(); err == nil && info.Mode().IsRegular() && time.Since(info.ModTime()) > gateAge {
 			s.closeGate(g.Name())
 		}
 	}
+	return err
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestSweepClearsOldGatesAlone(t *testing.T) {
+func TestOldGatesAloneAreCleared(t *testing.T) {
 	s, err := Open(t.TempDir()+"/ledger", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -21,11 +21,11 @@ func TestSweepClearsOldGatesAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	long := time.Now().Add(-2 * scratchAge)
+	long := time.Now().Add(-2 * gateAge)
 	if err := os.Chtimes(s.gate("old"), long, long); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&sweeper{s: s}).clearGates(); err != nil {
+	if err := s.clearGates(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(s.gate("old")); !os.IsNotExist(err) {

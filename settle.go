@@ -40,7 +40,7 @@ const (
 func (h *Host) Reconcile(ctx context.Context, id string, opts ReconcileOptions) ([]Reconciled, error) {
 	ids := []string{id}
 	if id == "" {
-		h.Store.clearGates()
+		_ = h.Store.clearGates() // those that cannot be read do no harm
 		ids = nil
 		for e, err := range h.Store.OpenEntries(ctx) {
 			var damaged *DamagedError

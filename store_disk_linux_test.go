@@ -139,17 +139,24 @@ var childUnprivileged = inChild("unprivileged", func(dir string) error {
 	return nil
 })
 
-func TestRootWithoutWritePermission(t *testing.T) {
+// reachableStore is a ledger whose folder a child that becomes nobody can look for: t.TempDir is
+// closed to others.
+func reachableStore(t *testing.T) *Store {
+	t.Helper()
 	need(t, os.Getuid() == 0, "root, to become nobody")
-	dir, err := os.MkdirTemp("", "ledger-test-") // t.TempDir is closed to others
+	dir, err := os.MkdirTemp("", "ledger-test-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
+	t.Cleanup(func() { os.RemoveAll(dir) })
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s := openStore(t, filepath.Join(dir, "ledger"), nil)
+	return openStore(t, filepath.Join(dir, "ledger"), nil)
+}
+
+func TestRootWithoutWritePermission(t *testing.T) {
+	s := reachableStore(t)
 	born(t, s, "row")
 	if err := filepath.WalkDir(s.root, func(path string, d os.DirEntry, err error) error {
 		mode := os.FileMode(0o400)
