@@ -220,7 +220,7 @@ func (d *demonstration) print(s step) error {
 	if d.json {
 		return d.line(s)
 	}
-	look := looks[s.State]
+	look := lookOf(s.State)
 	text := fmt.Sprintf("%-8s %-17s", s.Step, strings.TrimSpace(look.symbol+" "+string(s.State)))
 	if d.color {
 		text = "\x1b[" + orDash(look.color) + "m" + text + "\x1b[0m"

@@ -19,10 +19,12 @@ const (
 )
 
 // demoLines are what a person asked, and what the agent did.
-var demoLines = []map[string]any{
-	{"type": "user", "message": map[string]any{"role": "user", "content": "add a greeting"}},
-	{"type": "assistant", "message": map[string]any{"role": "assistant", "content": []any{
-		map[string]any{"type": "tool_use", "name": "Write", "input": map[string]string{"file_path": "greeting.txt"}}}}},
+func demoLines() []map[string]any {
+	return []map[string]any{
+		{"type": "user", "message": map[string]any{"role": "user", "content": "add a greeting"}},
+		{"type": "assistant", "message": map[string]any{"role": "assistant", "content": []any{
+			map[string]any{"type": "tool_use", "name": "Write", "input": map[string]string{"file_path": "greeting.txt"}}}}},
+	}
 }
 
 func demoAgent(args []string, stdin io.Reader) error {
@@ -47,7 +49,7 @@ func demoAgent(args []string, stdin io.Reader) error {
 		return err
 	}
 	defer transcript.Close()
-	for _, line := range demoLines {
+	for _, line := range demoLines() {
 		line["sessionId"], line["cwd"], line["timestamp"] = args[len(args)-1], cwd, time.Now().UTC().Format(time.RFC3339)
 		data, err := json.Marshal(line)
 		if err != nil {

@@ -92,7 +92,7 @@ func (a *app) diagnosis(found []ledger.Finding) {
 			color = "31"
 		}
 		rows = append(rows, []cell{{string(f.Kind), color}, {plain(cmp.Or(f.ID, f.Path, "-")), ""}, {plain(f.Message), ""}})
-		if r := remedies[f.Kind]; r != "" && !seen[f.Kind] {
+		if r := remedy(f.Kind); r != "" && !seen[f.Kind] {
 			advice = append(advice, fmt.Sprintf("%-10s %s", f.Kind, r))
 		}
 		seen[f.Kind] = true
@@ -106,14 +106,25 @@ func (a *app) diagnosis(found []ledger.Finding) {
 	}
 }
 
-// remedies say what a person can do about a finding.
-var remedies = map[ledger.FindingKind]string{
-	ledger.FindDamaged:   "set it aside: ledgerctl doctor -repair ID",
-	ledger.FindLease:     "a stale lease is settled by: ledgerctl reconcile; that of a kill whose session runs by: ledgerctl kill ID",
-	ledger.FindKill:      "finish it: ledgerctl kill ID, which says so if another one is at it",
-	ledger.FindAttention: "look at it: ledgerctl show ID",
-	ledger.FindLock:      "it goes with its process, which may still be at work",
-	ledger.FindMode:      "take the others' rights away: chmod go-rwx PATH",
-	ledger.FindTemp:      "clear it: ledgerctl sweep",
-	ledger.FindSchema:    "change it with the newer version",
+// remedy says what a person can do about a finding; "" is nothing.
+func remedy(kind ledger.FindingKind) string {
+	switch kind {
+	case ledger.FindDamaged:
+		return "set it aside: ledgerctl doctor -repair ID"
+	case ledger.FindLease:
+		return "a stale lease is settled by: ledgerctl reconcile; that of a kill whose session runs by: ledgerctl kill ID"
+	case ledger.FindKill:
+		return "finish it: ledgerctl kill ID, which says so if another one is at it"
+	case ledger.FindAttention:
+		return "look at it: ledgerctl show ID"
+	case ledger.FindLock:
+		return "it goes with its process, which may still be at work"
+	case ledger.FindMode:
+		return "take the others' rights away: chmod go-rwx PATH"
+	case ledger.FindTemp:
+		return "clear it: ledgerctl sweep"
+	case ledger.FindSchema:
+		return "change it with the newer version"
+	}
+	return ""
 }

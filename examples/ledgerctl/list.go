@@ -23,7 +23,7 @@ func list(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error
 			return fmt.Errorf("%w: list takes no arguments", errUsage)
 		}
 		only := ledger.Liveness(strings.ToUpper(*state))
-		if _, known := looks[only]; !known && only != "" {
+		if lookOf(only) == (look{}) && only != "" {
 			return fmt.Errorf("%w: there is no state %q", errUsage, *state)
 		}
 		s, err := a.open()

@@ -9,17 +9,32 @@ import (
 	"github.com/sessionledger/ledger"
 )
 
-// looks gives each state its symbol and its colour (an SGR parameter).
-var looks = map[ledger.Liveness]struct{ symbol, color string }{
-	"ALIVE-WORKING":  {"●", "32"},
-	"ALIVE-IDLE":     {"○", "36"},
-	"DETACHED-ALIVE": {"◌", "36"},
-	"ORPHANED":       {"✗", "31"},
-	"UNKNOWN":        {"?", "33"},
-	"IN-FLIGHT":      {"↻", "35"},
-	"FROZEN":         {"❄", "34"},
-	"ARCHIVED":       {"▪", "90"},
-	"FINISHED":       {"✓", "90"},
+// look is how a state is shown: its symbol and its colour (an SGR parameter).
+type look struct{ symbol, color string }
+
+// lookOf returns the look of a state, the zero value for what is none.
+func lookOf(s ledger.Liveness) look {
+	switch s {
+	case "ALIVE-WORKING":
+		return look{"●", "32"}
+	case "ALIVE-IDLE":
+		return look{"○", "36"}
+	case "DETACHED-ALIVE":
+		return look{"◌", "36"}
+	case "ORPHANED":
+		return look{"✗", "31"}
+	case "UNKNOWN":
+		return look{"?", "33"}
+	case "IN-FLIGHT":
+		return look{"↻", "35"}
+	case "FROZEN":
+		return look{"❄", "34"}
+	case "ARCHIVED":
+		return look{"▪", "90"}
+	case "FINISHED":
+		return look{"✓", "90"}
+	}
+	return look{}
 }
 
 // cell is text in a table, with a colour or without.
@@ -27,7 +42,7 @@ type cell struct{ text, color string }
 
 // stateCell shows a state by symbol, word and colour, so that no one of them is needed.
 func stateCell(s ledger.Liveness) cell {
-	look := looks[s]
+	look := lookOf(s)
 	return cell{look.symbol + " " + string(s), look.color}
 }
 

@@ -3,6 +3,7 @@ package gitcmd
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -34,13 +35,13 @@ var fixedEnv = [...]string{
 
 // keptEnv are the GIT_ variables that say where git and its configuration are, and how far up to
 // look. All others describe one repository or one command: the caller may itself run below git.
-var keptEnv = map[string]bool{
-	"GIT_EXEC_PATH":                   true,
-	"GIT_CONFIG_GLOBAL":               true,
-	"GIT_CONFIG_SYSTEM":               true,
-	"GIT_CONFIG_NOSYSTEM":             true,
-	"GIT_CEILING_DIRECTORIES":         true,
-	"GIT_DISCOVERY_ACROSS_FILESYSTEM": true,
+var keptEnv = []string{
+	"GIT_EXEC_PATH",
+	"GIT_CONFIG_GLOBAL",
+	"GIT_CONFIG_SYSTEM",
+	"GIT_CONFIG_NOSYSTEM",
+	"GIT_CEILING_DIRECTORIES",
+	"GIT_DISCOVERY_ACROSS_FILESYSTEM",
 }
 
 // setting is one configuration value for one command. They travel by environment, since a
@@ -52,7 +53,7 @@ func buildEnv(base, extra []string, config []setting) []string {
 	for _, kv := range base {
 		key, _, _ := strings.Cut(kv, "=")
 		switch {
-		case strings.HasPrefix(key, "GIT_") && !keptEnv[key],
+		case strings.HasPrefix(key, "GIT_") && !slices.Contains(keptEnv, key),
 			key == "LC_ALL", key == "LANGUAGE", key == "SSH_ASKPASS", key == "PWD", key == "OLDPWD":
 		default:
 			env = append(env, kv)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/sessionledger/ledger/internal/transcript/loose"
@@ -113,40 +114,38 @@ func (e HookEvent) Waiting() bool {
 	}
 }
 
-// hookKinds are the runtimes' names of events, folded by foldName.
-var hookKinds = map[string]HookKind{
-	"sessionstart": HookStart,
-	"sessionend":   HookEnd,
-
-	"userpromptsubmit":    HookPrompt,
-	"userpromptsubmitted": HookPrompt, // copilot
-	"beforesubmitprompt":  HookPrompt, // cursor-agent
-	"beforeagent":         HookPrompt, // gemini
-
-	"stop":              HookStop,
-	"agentstop":         HookStop, // copilot
-	"afteragent":        HookStop, // gemini
-	"agentturncomplete": HookStop, // codex notify
-
-	"stopfailure":   HookFailure,
-	"erroroccurred": HookFailure, // copilot
-	"notification":  HookNotification,
-	"subagentstart": HookSubagentStart,
-	"subagentstop":  HookSubagentStop,
-	"precompact":    HookCompact,
-	"postcompact":   HookCompact,
-	"precompress":   HookCompact, // gemini
-	"cwdchanged":    HookCwd,
-
-	// The generic form.
-	"start": HookStart, "end": HookEnd, "prompt": HookPrompt, "failure": HookFailure,
-	"compact": HookCompact, "cwd": HookCwd,
-}
-
-// foldName makes one name of sessionStart, SessionStart, session_start and
-// session-start.
-func foldName(name string) string {
-	return strings.ToLower(strings.NewReplacer("_", "", "-", "", ".", "", " ", "").Replace(name))
+// hookKind is what a runtime's name of an event means. sessionStart, SessionStart,
+// session_start and session-start are one name.
+func hookKind(name string) HookKind {
+	folded := strings.Map(func(r rune) rune {
+		if strings.ContainsRune("_-. ", r) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, name)
+	switch folded {
+	case "sessionstart", "start": // the short names are of the generic form
+		return HookStart
+	case "sessionend", "end":
+		return HookEnd
+	case "userpromptsubmit", "userpromptsubmitted" /* copilot */, "beforesubmitprompt" /* cursor-agent */, "beforeagent" /* gemini */, "prompt":
+		return HookPrompt
+	case "stop", "agentstop" /* copilot */, "afteragent" /* gemini */, "agentturncomplete" /* codex notify */ :
+		return HookStop
+	case "stopfailure", "erroroccurred" /* copilot */, "failure":
+		return HookFailure
+	case "notification":
+		return HookNotification
+	case "subagentstart":
+		return HookSubagentStart
+	case "subagentstop":
+		return HookSubagentStop
+	case "precompact", "postcompact", "precompress" /* gemini */, "compact":
+		return HookCompact
+	case "cwdchanged", "cwd":
+		return HookCwd
+	}
+	return HookOther
 }
 
 // ParseHook reads a hook's payload. One reader serves all runtimes, since their
@@ -197,7 +196,7 @@ func ParseHook(runtime string, payload []byte) (HookEvent, error) {
 	if e.Name == "" {
 		e.Name = inferName(o)
 	}
-	e.Kind = hookKinds[foldName(e.Name)]
+	e.Kind = hookKind(e.Name)
 	// Codex's notify program is called for the threads of subagents as well.
 	e.MaybeSubagent = runtime == "codex" && e.Name == "agent-turn-complete"
 	return e, nil

@@ -16,7 +16,7 @@ import (
 // that has a name, or it is edited so that it is JSON, an event is not given the
 // command twice, and taking it out restores the text.
 func roundTrip(form Form, text []byte, events []string) error {
-	l := layouts[form]
+	l := layoutOf(form)
 	const command = "the command of \"ours\" \u2028"
 	once, err := l.install(text, events, command, 5*time.Second)
 	if err != nil {

@@ -97,11 +97,19 @@ type layout struct {
 	least     int64 // the smallest time limit that is not misread
 }
 
-var layouts = map[Form]layout{
-	Claude:  {grouped: true, typed: true, command: "command", timeout: "timeout", unit: time.Second, least: 1},
-	Gemini:  {grouped: true, typed: true, command: "command", timeout: "timeout", unit: time.Millisecond, least: 1000},
-	Cursor:  {versioned: true, command: "command", timeout: "timeout", unit: time.Second, least: 1},
-	Copilot: {typed: true, versioned: true, command: "bash", timeout: "timeoutSec", unit: time.Second, least: 1},
+// layoutOf returns the layout of a form, the zero value for what is none.
+func layoutOf(form Form) layout {
+	switch form {
+	case Claude:
+		return layout{grouped: true, typed: true, command: "command", timeout: "timeout", unit: time.Second, least: 1}
+	case Gemini:
+		return layout{grouped: true, typed: true, command: "command", timeout: "timeout", unit: time.Millisecond, least: 1000}
+	case Cursor:
+		return layout{versioned: true, command: "command", timeout: "timeout", unit: time.Second, least: 1}
+	case Copilot:
+		return layout{typed: true, versioned: true, command: "bash", timeout: "timeoutSec", unit: time.Second, least: 1}
+	}
+	return layout{}
 }
 
 // Install makes the command an entry of each event that does not have it yet,
@@ -171,8 +179,8 @@ func Installed(path string, form Form, command string) ([]string, error) {
 
 // check refuses what no file can hold.
 func check(form Form, command string, events ...string) (layout, error) {
-	l, ok := layouts[form]
-	if !ok {
+	l := layoutOf(form)
+	if l == (layout{}) {
 		return l, ErrNoSettings
 	}
 	if command == "" || slices.Contains(events, "") || !isText(command) || !isText(events...) {
