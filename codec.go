@@ -35,13 +35,11 @@ func (e *Entry) UnmarshalJSON(data []byte) error {
 
 // encodeEntry returns e as one line of JSON, without a final newline.
 func encodeEntry(e *Entry) ([]byte, error) {
-	var buf bytes.Buffer
-	buf.Grow(2048)
-	enc := jsontext.NewEncoder(&buf, jsontext.PreserveRawStrings(true), jsontext.AllowDuplicateNames(true))
-	if err := encodeObject(enc, reflect.ValueOf(e).Elem()); err != nil {
+	data, err := encodeStruct(e)
+	if err != nil {
 		return nil, fmt.Errorf("ledger: encode row %q: %w", e.LedgerID, err)
 	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+	return data, nil
 }
 
 // decodeEntry reads a row, and refuses what cannot be one.

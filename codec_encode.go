@@ -11,6 +11,17 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
+// encodeStruct returns what p points to as one line of JSON, without a final newline.
+func encodeStruct(p any) ([]byte, error) {
+	var buf bytes.Buffer
+	buf.Grow(2048)
+	enc := jsontext.NewEncoder(&buf, jsontext.PreserveRawStrings(true), jsontext.AllowDuplicateNames(true))
+	if err := encodeObject(enc, reflect.ValueOf(p).Elem()); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
 // encodeObject writes a part of a row; v can be addressed, here and below.
 func encodeObject(enc *jsontext.Encoder, v reflect.Value) error {
 	if err := enc.WriteToken(jsontext.BeginObject); err != nil {
@@ -90,6 +101,12 @@ func encodeValue(enc *jsontext.Encoder, v reflect.Value) error {
 		if *p == 0 {
 			return enc.WriteToken(jsontext.Null)
 		}
+	case **int: // where 0 has to be told from nothing
+		if *p != nil {
+			return enc.WriteToken(jsontext.Int(int64(**p)))
+		}
+	case *MuxState:
+		return enc.WriteToken(textToken(string(*p)))
 	}
 	switch v.Kind() {
 	case reflect.String:

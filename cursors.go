@@ -1,14 +1,13 @@
 package ledger
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/go-json-experiment/json"
 
 	"github.com/sessionledger/ledger/internal/folder"
 )
@@ -70,7 +69,7 @@ func (s *Store) loadCursors() (*cursors, error) {
 
 // save writes the cursors where they changed.
 func (s *Store) saveCursors(c *cursors) error {
-	data, err := json.Marshal(c, json.Deterministic(true))
+	data, err := json.Marshal(c)
 	if err != nil || string(data) == string(c.saved) {
 		return err
 	}

@@ -1,10 +1,9 @@
 package ledger
 
 import (
-	"crypto/rand"
 	"fmt"
 	"hash/fnv"
-	"math/big"
+	"math/rand/v2"
 	"strings"
 	"time"
 )
@@ -58,11 +57,7 @@ func NewID(runtime string, at time.Time) (string, error) {
 	if err := checkRuntime(runtime); err != nil {
 		return "", err
 	}
-	n, err := rand.Int(rand.Reader, big.NewInt(1e6))
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%s-%s-%06d", runtime, at.UTC().Format("20060102T150405Z"), n), nil
+	return fmt.Sprintf("%s-%s-%06d", runtime, at.UTC().Format("20060102T150405Z"), rand.IntN(1e6)), nil
 }
 
 // splitID takes an id of [NewID] apart: the runtime, and the time as it stands there.

@@ -2,11 +2,10 @@ package ledger
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/go-json-experiment/json"
 )
 
 const (
@@ -60,7 +59,7 @@ var errNothingSaid = errors.New("it is not there")
 
 // encodeNotified writes a track of which nothing is known as null.
 func encodeNotified(n *notified) ([]byte, error) {
-	return json.Marshal(n, json.Deterministic(true), json.FormatNilMapAsNull(true))
+	return json.Marshal(n)
 }
 
 func (s *Store) saveNotified(n *notified, before []byte) error {

@@ -1,13 +1,7 @@
 package ledger
 
 import (
-	"errors"
-	"reflect"
-	"sync"
 	"time"
-
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // IdleAfter is how long a session may make no progress before it counts as idle.
@@ -45,37 +39,7 @@ type LeaseStatus struct {
 }
 
 // MarshalJSON writes what is not known as null, and times with whole seconds in UTC.
-func (st Status) MarshalJSON() ([]byte, error) {
-	shown := struct {
-		plainStatus
-		PID *int `json:"pid"`
-	}{plainStatus: plainStatus(st)}
-	if st.PID != 0 {
-		shown.PID = &st.PID
-	}
-	return json.Marshal(shown, showOptions())
-}
-
-// showOptions are for what goes out beside rows: there a count of 0 is a count.
-var showOptions = sync.OnceValue(func() json.Options {
-	token := func(enc *jsontext.Encoder, t jsontext.Token) error { return enc.WriteToken(t) }
-	return json.WithMarshalers(json.JoinMarshalers(
-		json.MarshalToFunc(func(enc *jsontext.Encoder, s string) error { return token(enc, textToken(s)) }),
-		json.MarshalToFunc(func(enc *jsontext.Encoder, t time.Time) error { return token(enc, timeToken(t)) }),
-		json.MarshalToFunc(encodeMux),
-		json.MarshalToFunc(func(enc *jsontext.Encoder, p ProcessID) error { return encodeObject(enc, reflect.ValueOf(&p).Elem()) }),
-	))
-})
-
-// plainStatus has Status's members and none of its methods.
-type plainStatus Status
-
-func encodeMux(enc *jsontext.Encoder, m MuxState) error {
-	if m == MuxUnknown {
-		return enc.WriteToken(jsontext.Null)
-	}
-	return errors.ErrUnsupported
-}
+func (st Status) MarshalJSON() ([]byte, error) { return encodeStruct(&st) }
 
 // MuxState says how a session's multiplexer stands. The zero value is "not known".
 type MuxState string

@@ -2,10 +2,9 @@ package tmux
 
 import (
 	"bytes"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 )
@@ -30,12 +29,25 @@ func endFormat(token string) string { return "e|" + token + "|" }
 
 // newToken returns 128 random bits in hexadecimal.
 func newToken() string {
-	var b [16]byte
-	rand.Read(b[:])
-	return hex.EncodeToString(b[:])
+	return fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64())
 }
 
-var fieldCount = map[byte]int{'S': 5, 's': 3, 'c': 2, 'p': 18, 'e': 1}
+// fieldCount is how many fields a record of a kind has; 0 is no kind.
+func fieldCount(kind byte) int {
+	switch kind {
+	case 'S':
+		return 5
+	case 's':
+		return 3
+	case 'c':
+		return 2
+	case 'p':
+		return 18
+	case 'e':
+		return 1
+	}
+	return 0
+}
 
 type record struct {
 	kind   byte
@@ -49,8 +61,8 @@ func decode(data []byte) ([]record, error) {
 	quirk := bytes.HasPrefix(data, []byte(`S|\$x|`))
 	var recs []record
 	for len(data) > 0 {
-		n, ok := fieldCount[data[0]]
-		if !ok || len(data) < 2 || data[1] != '|' {
+		n := fieldCount(data[0])
+		if n == 0 || len(data) < 2 || data[1] != '|' {
 			return nil, errMalformed
 		}
 		r := record{kind: data[0], fields: make([]string, n)}

@@ -2,7 +2,6 @@ package transcript
 
 import (
 	"bytes"
-	"net/url"
 	"strings"
 
 	"github.com/sessionledger/ledger/internal/transcript/loose"
@@ -14,8 +13,8 @@ func readAmp(info *Info, w window) {
 	info.ID = o.String("id")
 	for _, v := range o.Object("env").Object("initial").List("trees") {
 		tree, _ := loose.Parse(v)
-		if u, err := url.Parse(tree.String("uri")); err == nil && u.Scheme == "file" {
-			info.Cwd = u.Path
+		if path, ok := fileURL(tree.String("uri")); ok {
+			info.Cwd = path
 			info.Branch = strings.TrimPrefix(tree.Object("repository").String("ref"), "refs/heads/")
 			break
 		}
