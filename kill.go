@@ -243,20 +243,26 @@ func (s *Store) processesOf(ctx context.Context, e *Entry) ([]ProcessID, error) 
 }
 
 // near lists the processes that still sit in the session's folder. The tmux server that was
-// started for the session is no stranger there: it ends with its last pane.
+// started for the session is no stranger there: it ends with its last pane. Neither are its
+// children without a terminal, as that which takes a pane out of utmp: no pane's process is.
 func (s *Store) near(ctx context.Context, e *Entry) (near []ProcessID) {
 	p, err := s.newPass(ctx)
 	if err != nil || e.Cwd == "" {
 		return nil
+	}
+	isServer := func(pid int) bool {
+		q, ok := p.snap.Get(pid)
+		return ok && p.identity(q).Same(e.PaneServer)
 	}
 	hosted := e.Mux.Socket != "" && e.Mux.Socket == p.dedicatedSocket(e.LedgerID)
 	for q := range p.snap.All() {
 		if cwd, err := p.snap.Cwd(q.PID); err != nil || cwd != e.Cwd || q.Gone() || q.PID == os.Getpid() {
 			continue
 		}
-		if id := p.identity(q); !hosted || !id.Same(e.PaneServer) {
-			near = append(near, id)
+		if hosted && (isServer(q.PID) || q.TTY == 0 && isServer(q.PPID)) {
+			continue
 		}
+		near = append(near, p.identity(q))
 	}
 	return near
 }
