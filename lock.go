@@ -36,13 +36,18 @@ func (s *Store) lock(ctx context.Context, set *flock.Set, sub, name string) (fun
 	if err != nil {
 		return nil, err
 	}
+	if err := s.ownLocks(); err != nil {
+		return nil, fmt.Errorf("ledger: lock: %w", err)
+	}
+	if ctx.Err() == nil {
+		if unlock, ok := set.Try(name); ok {
+			return unlock, nil
+		}
+	}
 	if _, bounded := ctx.Deadline(); !bounded || shared != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, longest)
 		defer cancel()
-	}
-	if err := s.ownLocks(); err != nil {
-		return nil, fmt.Errorf("ledger: lock: %w", err)
 	}
 	unlock, err := set.Lock(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -82,6 +82,26 @@ func (e *UnsupportedError) Error() string {
 
 func (e *UnsupportedError) Unwrap() error { return e.Err }
 
+// Try takes the lock called name where nobody holds it, with neither a wait nor a timer.
+// Where it fails, [Set.Lock] says why: the lock is held, or only a wait can tell.
+func (s *Set) Try(name string) (unlock func(), ok bool) {
+	if !isName(name) {
+		return nil, false
+	}
+	slot := s.slot(name)
+	select {
+	case slot <- struct{}{}:
+	default:
+		return nil, false
+	}
+	f, ok := try(filepath.Join(s.dir, name))
+	if !ok {
+		<-slot
+		return nil, false
+	}
+	return sync.OnceFunc(func() { release(f, slot) }), true
+}
+
 // Lock takes the lock called name, whose file it creates where it is missing,
 // with mode 0600. It waits until ctx ends, then fails with a *[WaitError]. Where
 // the file system has no locks the error is an *[UnsupportedError]. unlock may be
