@@ -33,7 +33,9 @@ func (s *Store) batch(ctx context.Context, changes []change) ([]Entry, []error) 
 	s.batchAll(ctx, changes, results)
 	entries, errs := make([]Entry, len(changes)), make([]error, len(changes))
 	for i, r := range results {
-		entries[i], errs[i] = r.entry, r.err
+		if errs[i] = r.err; r.entry != nil {
+			entries[i] = *r.entry
+		}
 	}
 	return entries, errs
 }
@@ -114,7 +116,7 @@ func (s *Store) stage(ctx context.Context, sessions writable, c change) (r stage
 	case err != nil && !p.write:
 		r.err = err
 	case err != nil || p.remove || p.write && sub != dirSessions:
-		r.entry, r.err = s.rewrite(ctx, c.id, true, maxRow, c.edit)
+		r.entry, r.err = s.rewritten(ctx, c.id, true, maxRow, c.edit)
 	case !p.write:
 		r.prepared = p
 	default:
@@ -164,7 +166,7 @@ func (s *Store) publish(ctx context.Context, f *folder.Folder, c change, r *stag
 	case !same:
 		r.file.Discard()
 		r.file = nil
-		r.entry, r.err = s.rewrite(ctx, c.id, true, maxRow, c.edit)
+		r.entry, r.err = s.rewritten(ctx, c.id, true, maxRow, c.edit)
 	}
 }
 

@@ -47,7 +47,7 @@ func processClaim(p ProcessID) claim {
 		kind:    claimProcess,
 		key:     strconv.FormatUint(p.PIDNamespace, 10) + ":" + p.Key(),
 		process: p,
-		held:    func(e *Entry) bool { return p.Same(e.Process()) || e.Restore != nil && p.Same(e.Restore.Launched) },
+		held:    func(e *Entry) bool { return p.Same(e.process()) || e.Restore != nil && p.Same(e.Restore.Launched) },
 	}
 }
 

@@ -25,11 +25,11 @@ func (e Entry) MarshalJSON() ([]byte, error) { return encodeEntry(&e) }
 
 // UnmarshalJSON reads a row as it is stored. It does not check it against a file name.
 func (e *Entry) UnmarshalJSON(data []byte) error {
-	d, err := decodeEntry(data)
-	if err != nil {
+	d := new(Entry)
+	if err := d.decode(data, string(data)); err != nil {
 		return err
 	}
-	*e = d
+	*e = *d
 	return nil
 }
 
@@ -43,28 +43,34 @@ func encodeEntry(e *Entry) ([]byte, error) {
 }
 
 // decodeEntry reads a row, and refuses what cannot be one.
-func decodeEntry(data []byte) (Entry, error) { return decodeText(data, string(data)) }
+func decodeEntry(data []byte) (Entry, error) {
+	e := new(Entry)
+	if err := e.decode(data, string(data)); err != nil {
+		return Entry{}, err
+	}
+	return *e, nil
+}
 
-// decodeText is decodeEntry with the same row as text, of which the entry keeps parts.
-func decodeText(data []byte, text string) (Entry, error) {
-	var e Entry
+// decode reads a row into a zero entry, which keeps parts of text, the same row as a string.
+// After an error the entry is of no use.
+func (e *Entry) decode(data []byte, text string) error {
 	if len(bytes.TrimLeft(data, "\x00")) == 0 {
-		return e, errors.New("empty, or nothing but NULs")
+		return errors.New("empty, or nothing but NULs")
 	}
 	dec := decoders.Get().(*jsontext.Decoder)
 	defer decoders.Put(dec)
 	dec.Reset(bytes.NewBuffer(data), decodeOptions)
-	if err := (rowReader{dec, text}).object(reflect.ValueOf(&e).Elem()); err != nil {
-		return Entry{}, err
+	if err := (rowReader{dec, text}).object(reflect.ValueOf(e).Elem()); err != nil {
+		return err
 	}
 	if _, err := dec.ReadToken(); err != io.EOF {
-		return Entry{}, errors.New("something follows the row")
+		return errors.New("something follows the row")
 	}
 	if err := e.checkShape(); err != nil {
-		return Entry{}, err
+		return err
 	}
 	e.assumePhase()
-	return e, nil
+	return nil
 }
 
 // decoders are for reuse: a listing reads thousands of rows.
@@ -76,11 +82,12 @@ var decodeOptions = jsontext.AllowDuplicateNames(true)
 
 // member is one member of an object, as a struct tag describes it.
 type member struct {
-	name   string
-	quoted []byte // as JSON
+	quoted string // its name as JSON
 	index  int    // of the field
 	omit   bool   // left out where it is zero
 }
+
+func (m *member) name() string { return m.quoted[1 : len(m.quoted)-1] }
 
 // layouts has the members of each type that was met.
 var layouts sync.Map // reflect.Type to []member
@@ -93,7 +100,7 @@ func layoutOf(t reflect.Type) []member {
 	for i := range t.NumField() {
 		name, option, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
 		if name != "" {
-			l = append(l, member{name, strconv.AppendQuote(nil, name), i, option == "omitzero"})
+			l = append(l, member{`"` + name + `"`, i, option == "omitzero"})
 		}
 	}
 	layouts.Store(t, l)
@@ -103,17 +110,17 @@ func layoutOf(t reflect.Type) []member {
 // find returns the index of the member with a quoted name, or -1. Writers keep the order,
 // so that it is mostly the one after the last.
 func find(l []member, quoted []byte, next int) int {
-	if next < len(l) && bytes.Equal(l[next].quoted, quoted) {
+	if next < len(l) && l[next].quoted == string(quoted) {
 		return next
 	}
 	if bytes.IndexByte(quoted, '\\') < 0 {
-		return slices.IndexFunc(l, func(m member) bool { return bytes.Equal(m.quoted, quoted) })
+		return slices.IndexFunc(l, func(m member) bool { return m.quoted == string(quoted) })
 	}
 	name, err := jsontext.AppendUnquote(nil, quoted)
 	if err != nil {
 		return -1
 	}
-	return slices.IndexFunc(l, func(m member) bool { return m.name == string(name) })
+	return slices.IndexFunc(l, func(m member) bool { return m.name() == string(name) })
 }
 
 // kept returns where a part keeps its unknown members.

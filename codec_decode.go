@@ -41,11 +41,11 @@ func (r rowReader) object(v reflect.Value) error {
 			continue
 		}
 		if seen[i] {
-			return fmt.Errorf("%s is there twice", l[i].name)
+			return fmt.Errorf("%s is there twice", l[i].name())
 		}
 		seen[i], next = true, i+1
 		if err := r.value(v.Field(l[i].index)); err != nil {
-			return fmt.Errorf("%s: %w", l[i].name, err)
+			return fmt.Errorf("%s: %w", l[i].name(), err)
 		}
 	}
 	if _, err := r.ReadToken(); err != nil {

@@ -33,11 +33,11 @@ func encodeObject(enc *jsontext.Encoder, v reflect.Value) error {
 		if m.omit && f.IsZero() {
 			continue
 		}
-		if err := enc.WriteValue(m.quoted); err != nil {
+		if err := enc.WriteToken(jsontext.String(m.name())); err != nil {
 			return err
 		}
 		if err := encodeValue(enc, f); err != nil {
-			return fmt.Errorf("%s: %w", m.name, err)
+			return fmt.Errorf("%s: %w", m.name(), err)
 		}
 	}
 	if err := encodeUnknown(enc, l, unknownOf(v)); err != nil {

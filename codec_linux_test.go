@@ -94,7 +94,7 @@ func unknownIn(t *testing.T, row []byte) map[string]string {
 	}
 	known := map[string]bool{}
 	for _, m := range layoutOf(reflect.TypeFor[Entry]()) {
-		known[m.name] = true
+		known[m.name()] = true
 	}
 	unknown := map[string]string{}
 	for name, value := range members {

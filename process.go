@@ -133,6 +133,7 @@ func Self() (ProcessID, error) { return newTable("").self() }
 type table struct {
 	sys     *procscan.System
 	machine known[ProcessID]
+	own     known[ProcessID]
 }
 
 func newTable(procRoot string) *table { return &table{sys: procscan.New(procRoot)} }
@@ -175,11 +176,13 @@ func identifyHere(sys *procscan.System) (ProcessID, error) {
 }
 
 func (t *table) self() (ProcessID, error) {
-	pid, err := t.sys.SelfPID()
-	if err != nil {
-		return ProcessID{}, fmt.Errorf("ledger: identify this process: %w", err)
-	}
-	return t.identify(pid)
+	return t.own.get(func() (ProcessID, error) {
+		pid, err := t.sys.SelfPID()
+		if err != nil {
+			return ProcessID{}, fmt.Errorf("ledger: identify this process: %w", err)
+		}
+		return t.identify(pid)
+	})
 }
 
 // identify returns the identity of the running process pid. The error is

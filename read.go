@@ -176,7 +176,7 @@ func (s *Store) readListed(f *folder.Folder, buf *[]byte, name string, warm bool
 	case err == nil && !isPlainID(id):
 		err = errors.New("its name is no ledger id")
 	case err == nil:
-		if r.entry, err = decodeText(data, text); err == nil && r.entry.LedgerID != id {
+		if err = r.entry.decode(data, text); err == nil && r.entry.LedgerID != id {
 			err = fmt.Errorf("holds the row %.140q", r.entry.LedgerID)
 		}
 	}

@@ -145,7 +145,7 @@ func TestWhatIsReturnedIsWhatIsRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !reflect.DeepEqual(read, p.entry) {
+			if !reflect.DeepEqual(&read, p.entry) {
 				t.Errorf("returned %+v\n    read %+v", p.entry, read)
 			}
 			was.Revision = read.Revision

@@ -63,11 +63,12 @@ func updateRow(e *Entry, o updateOptions, fn func(*Entry) error) error {
 	if o.checkEpoch && e.Epoch != o.epoch {
 		return fmt.Errorf("ledger: %w: %q is at epoch %d, not %d", ErrConflict, e.LedgerID, e.Epoch, o.epoch)
 	}
-	before := e.clone()
+	before := new(Entry)
+	e.cloneTo(before)
 	if err := fn(e); err != nil {
 		return err
 	}
-	return checkProtected(&before, e)
+	return checkProtected(before, e)
 }
 
 // verdict says what is to become of a row that was edited.
@@ -82,28 +83,43 @@ const (
 // Where edit fails and has changed the row all the same, the row is written and the
 // error returned: some refusals are recorded.
 func (s *Store) rewrite(ctx context.Context, id string, durably bool, limit int, edit func(*Entry) (verdict, error)) (Entry, error) {
-	if err := s.begin(ctx); err != nil {
+	e, err := s.rewritten(ctx, id, durably, limit, edit)
+	if e == nil {
 		return Entry{}, err
 	}
+	return *e, err
+}
+
+// rewritten is rewrite for a caller that can do with a pointer, which is nil where there is
+// no row to return.
+func (s *Store) rewritten(ctx context.Context, id string, durably bool, limit int, edit func(*Entry) (verdict, error)) (*Entry, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
 	if err := checkID(id); err != nil {
-		return Entry{}, err
+		return nil, err
 	}
 	unlock, err := s.lockRow(ctx, id)
 	if err != nil {
-		return Entry{}, err
+		return nil, err
 	}
 	defer unlock()
+	return s.rewriteLocked(id, durably, limit, edit)
+}
+
+// rewriteLocked is rewritten for a caller that has the row's lock.
+func (s *Store) rewriteLocked(id string, durably bool, limit int, edit func(*Entry) (verdict, error)) (*Entry, error) {
 	sessions, err := s.held(dirSessions)
 	if err != nil {
-		return Entry{}, fmt.Errorf("ledger: look up %q: %w", id, err)
+		return nil, fmt.Errorf("ledger: look up %q: %w", id, err)
 	}
 	r, sub, err := s.lookUpIn(sessions.read, id)
 	if err != nil {
-		return Entry{}, err
+		return nil, err
 	}
 	p, err := prepare(r, limit, edit)
 	if err != nil && !p.write {
-		return Entry{}, err
+		return nil, err
 	}
 	if p.remove {
 		return p.entry, s.removeRow(sub, id)
@@ -111,7 +127,7 @@ func (s *Store) rewrite(ctx context.Context, id string, durably bool, limit int,
 	if p.write {
 		switch werr := s.writeRow(sessions.dir, sub, id, p.data, durably); {
 		case werr != nil && !isUnsynced(werr):
-			return Entry{}, werr // the old row is what is on disk
+			return nil, werr // the old row is what is on disk
 		case werr != nil:
 			return p.entry, errors.Join(err, werr)
 		}
@@ -121,7 +137,7 @@ func (s *Store) rewrite(ctx context.Context, id string, durably bool, limit int,
 
 // prepared is a row that was edited, ready to be written.
 type prepared struct {
-	entry         Entry
+	entry         *Entry
 	data          []byte
 	write, remove bool
 }
@@ -139,8 +155,9 @@ func prepare(r *row, limit int, edit func(*Entry) (verdict, error)) (prepared, e
 	if v := r.entry.SchemaVersion; v > SchemaVersion {
 		return prepared{}, fmt.Errorf("ledger: %w: %q has version %d", ErrSchemaTooNew, r.entry.LedgerID, v)
 	}
-	e := r.entry.clone()
-	v, err := edit(&e)
+	e := new(Entry)
+	r.entry.cloneTo(e)
+	v, err := edit(e)
 	var recorded recordedError
 	if err != nil && !errors.As(err, &recorded) {
 		return prepared{}, err
@@ -153,11 +170,11 @@ func prepare(r *row, limit int, edit func(*Entry) (verdict, error)) (prepared, e
 	if shapeErr := e.asStored(); shapeErr != nil {
 		return prepared{}, fmt.Errorf("ledger: %w: row %q: %w", ErrInvalid, r.entry.LedgerID, shapeErr)
 	}
-	if reflect.DeepEqual(&r.entry, &e) {
+	if reflect.DeepEqual(&r.entry, e) {
 		return prepared{entry: e}, err
 	}
 	e.Revision++
-	data, encErr := encodeEntry(&e)
+	data, encErr := encodeEntry(e)
 	if encErr != nil {
 		return prepared{}, fmt.Errorf("%w: %w", ErrInvalid, encErr)
 	}

@@ -118,7 +118,10 @@ func Wrapper(args []string) bool {
 // error of it means no match. A service of a runtime matches too.
 func (t Table) Match(args []string, exe func() (string, error)) (name string, ok bool) {
 	s, _, ok := t.match(args, exe)
-	return s.Name, ok
+	if !ok {
+		return "", false
+	}
+	return s.Name, true
 }
 
 // Service reports whether a process that matched is a service and no session:
@@ -129,7 +132,7 @@ func (t Table) Service(args []string, exe func() (string, error)) bool {
 	return ok && s.service(c.rest)
 }
 
-func (s Spec) service(rest []string) bool {
+func (s *Spec) service(rest []string) bool {
 	return len(rest) > 0 && (slices.Contains(services, rest[0]) || slices.Contains(s.Services, rest[0]))
 }
 
@@ -147,17 +150,18 @@ func (t Table) Continues(parent, child []string, exe func() (string, error)) boo
 	return ok && cs.Name == ps.Name && slices.Equal(pc.rest, cc.rest)
 }
 
-func (t Table) match(args []string, exe func() (string, error)) (Spec, command, bool) {
+// match returns the entry of the table whose process has this command line.
+func (t Table) match(args []string, exe func() (string, error)) (*Spec, command, bool) {
 	c, ok := parse(args)
 	if !ok || slices.Contains(wrappers, c.name) {
-		return Spec{}, c, false
+		return nil, c, false
 	}
 	for i := range t {
 		if c, ok := t[i].matches(c, exe); ok {
-			return t[i], c, true
+			return &t[i], c, true
 		}
 	}
-	return Spec{}, c, false
+	return nil, c, false
 }
 
 func (s *Spec) matches(c command, exe func() (string, error)) (command, bool) {
