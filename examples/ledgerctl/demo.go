@@ -222,7 +222,7 @@ func (d *demonstration) print(s step) error {
 	}
 	look := lookOf(s.State)
 	text := fmt.Sprintf("%-8s %-17s", s.Step, strings.TrimSpace(look.symbol+" "+string(s.State)))
-	if d.color {
+	if wantsColor(d.stdout) {
 		text = "\x1b[" + orDash(look.color) + "m" + text + "\x1b[0m"
 	}
 	_, err := fmt.Fprintln(d.stdout, text+" "+plain(s.Says))

@@ -29,7 +29,7 @@ func (a *app) overview(w io.Writer, global *flag.FlagSet) {
 func (a *app) explain(w io.Writer, c command, flags *flag.FlagSet) {
 	fmt.Fprintf(w, "Usage: ledgerctl %s\n\n", strings.TrimSpace(c.name+" [FLAGS] "+c.args))
 	fmt.Fprintf(w, "%s.\n\n", strings.ToUpper(c.does[:1])+c.does[1:])
-	if printFlags(w, flags, a.flags("")) > 0 {
+	if printFlags(w, flags, a.flags()) > 0 {
 		fmt.Fprintln(w)
 	}
 	fmt.Fprint(w, "ledgerctl -h explains -dir, -shims and -json, which every command takes.\n")

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"flag"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ const hookBudget = time.Second
 // not be recorded is found by the next sweep.
 func hook(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error {
 	return func(args []string) error {
-		payload := a.stdin
+		payload := io.Reader(&prompt{Reader: a.stdin})
 		switch len(args) {
 		case 1:
 		case 2: // codex's notify gives it as the last argument
@@ -25,9 +26,6 @@ func hook(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error
 		default:
 			return nil
 		}
-		// Standard input that never ends, or a file system that hangs, is left behind.
-		late := time.AfterFunc(hookBudget, func() { os.Exit(exitDone) })
-		defer late.Stop()
 		s, err := a.open()
 		if err != nil {
 			return nil
@@ -36,4 +34,20 @@ func hook(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error
 		_, _ = ledger.HandleHook(ctx, s, args[0], payload, ledger.HookOptions{})
 		return nil
 	}
+}
+
+// prompt is an agent's standard input: mostly written and closed before the hook looks.
+// Where it is not, the hook does not wait longer than its budget. The timer is not made
+// before that: a process's first one costs a hook a fortieth of its time.
+type prompt struct {
+	io.Reader
+	late bool
+}
+
+func (p *prompt) Read(b []byte) (int, error) {
+	if !p.late && !readable(p.Reader) {
+		p.late = true
+		time.AfterFunc(hookBudget, func() { os.Exit(exitDone) })
+	}
+	return p.Reader.Read(b)
 }

@@ -35,7 +35,7 @@ func main() {
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
-	return &app{stdin: stdin, stdout: stdout, stderr: stderr, color: wantsColor(stdout), idle: func() {}}
+	return &app{stdin: stdin, stdout: stdout, stderr: stderr, idle: func() {}}
 }
 
 // app is what all commands share.
@@ -49,7 +49,6 @@ type app struct {
 
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	color          bool
 	idle           func() // ends what busy shows
 }
 
@@ -90,17 +89,17 @@ func run(ctx context.Context, argv []string, stdin io.Reader, stdout, stderr io.
 }
 
 func (a *app) run(ctx context.Context, args []string) error {
-	global := a.flags("ledgerctl")
-	err := global.Parse(args)
-	args = global.Args()
+	flags := a.flags()
+	err := flags.Parse(args)
+	args = flags.Args()
 	switch {
 	case errors.Is(err, flag.ErrHelp), err == nil && len(args) > 0 && args[0] == "help":
-		a.overview(a.helpOut(), global)
+		a.overview(a.helpOut(), flags)
 		return nil
 	case err != nil:
 		return fmt.Errorf("%w: %w", errUsage, err)
 	case len(args) == 0:
-		a.overview(a.stderr, global)
+		a.overview(a.stderr, flags)
 		return errors.Join(errUsage, errSilent)
 	}
 	all := commands()
@@ -110,7 +109,6 @@ func (a *app) run(ctx context.Context, args []string) error {
 	}
 	c := all[i]
 	a.command = c.name
-	flags := a.flags(c.name)
 	if c.name != "hook" { // which is over before anybody could interrupt it
 		// A second interrupt kills at once: the ledger loses nothing by that.
 		var stop func()
@@ -148,9 +146,9 @@ func parse(flags *flag.FlagSet, args []string, agent bool) (rest []string, err e
 }
 
 // flags returns a flag set with the global flags, which are taken before the command and
-// after it. What is wrong with them is reported as every other error.
-func (a *app) flags(name string) *flag.FlagSet {
-	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+// after it; a command adds its own. What is wrong with them is reported as every other error.
+func (a *app) flags() *flag.FlagSet {
+	fs := flag.NewFlagSet("ledgerctl", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.Var((*textValue)(&a.dir), "dir", "the ledger's `folder` (default $AGENT_SESSIONS_DIR, or agent-sessions in the state folder)")
 	fs.Var((*textValue)(&a.shims), "shims", "take the runtimes from the links in this `folder` (default $AGENT_LEDGER_SHIMS)")

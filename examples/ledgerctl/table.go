@@ -66,6 +66,7 @@ func (a *app) tableOf(w io.Writer, columns int, head []string, rows [][]cell) {
 			used += widths[i] + 2
 		}
 	}
+	color := wantsColor(a.stdout)
 	write := func(row []cell) {
 		var b strings.Builder
 		for i, c := range row {
@@ -75,7 +76,7 @@ func (a *app) tableOf(w io.Writer, columns int, head []string, rows [][]cell) {
 			} else if columns > 0 {
 				text = short(text, max(columns-used, 20))
 			}
-			if c.color != "" && a.color {
+			if c.color != "" && color {
 				text = "\x1b[" + c.color + "m" + text + "\x1b[0m"
 			}
 			b.WriteString(text)

@@ -21,3 +21,13 @@ func terminalWidth(v any) (columns int, ok bool) {
 	}
 	return int(size.Col), true
 }
+
+// readable reports whether a read of v is known not to wait.
+func readable(v any) bool {
+	f, isFile := v.(*os.File)
+	if !isFile {
+		return false
+	}
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}, 0)
+	return err == nil && n > 0
+}
