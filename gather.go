@@ -91,7 +91,7 @@ func (s *Store) environOf(e *Entry) func(string) string {
 }
 
 // itself makes a chain of one process.
-func itself(procscan.Proc) bool { return true }
+func itself(*procscan.Proc) bool { return true }
 
 // gather fills in the facts that ev's guards consult, under the row's lock. What cannot be
 // found out stays unknown.
@@ -210,7 +210,7 @@ func (s *Store) leaseHeld(l *Lease, refusal error) error {
 func (s *Store) readCarrier(e *Entry, p ProcessID, f *Facts) {
 	enough := itself
 	if e.Lease != nil { // then it matters whether another one above carries the attempt
-		enough = func(procscan.Proc) bool { return false }
+		enough = func(*procscan.Proc) bool { return false }
 	}
 	sn, err := s.procs.sys.ChainTo(p.PID, enough)
 	if err != nil {

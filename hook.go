@@ -70,9 +70,16 @@ func HandleHook(ctx context.Context, s *Store, runtime string, payload io.Reader
 		opts.PID = os.Getpid()
 	}
 	wait := cmp.Or(opts.Wait, hookWait)
-	ctx, cancel := context.WithTimeout(ctx, wait*3/2)
+	deadline := time.Now().Add(wait * 3 / 2)
+	h := &hook{s: s, runtime: runtime, ev: &ev, opts: opts, look: wait / 3, result: HookResult{Event: ev.Name}}
+	h.word = h.heard()
+	// The first timer of a process has the runtime ask the kernel for a poller and wake a
+	// thread to wait in it. The usual case needs none.
+	if done, err := h.usual(withLockWait(ctx, wait/2)); done && !errors.Is(err, ErrBusy) {
+		return h.result, err
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	h := &hook{s: s, runtime: runtime, ev: ev, opts: opts, look: wait / 3, result: HookResult{Event: ev.Name}}
 	for try := 0; ; try++ {
 		err := h.handle(withLockWait(ctx, wait/2))
 		if try == 0 && errors.Is(err, ErrBusy) && ctx.Err() == nil {
@@ -86,13 +93,81 @@ func HandleHook(ctx context.Context, s *Store, runtime string, payload io.Reader
 type hook struct {
 	s       *Store
 	runtime string
-	ev      runtimes.HookEvent
+	ev      *runtimes.HookEvent
+	word    *hookWord // what the event says of the conversation; nil where it says nothing of a session's own
 	opts    HookOptions
 	look    time.Duration // the longest that git, or a tmux server, may take to say where a new session is
 	speaker ProcessID     // of which the event tells
 	result  HookResult
 }
 
+// errUnusual stops the usual way of an event before it writes anything.
+var errUnusual = errors.New("more than a sign of life")
+
+// usual handles the event of a session that is on record, in no operation, and in the
+// conversation that it was in, with one look at the processes above and one at its row.
+// Anything else is not done, and nothing is written of it.
+func (h *hook) usual(ctx context.Context) (done bool, err error) {
+	id, c, ok := h.claimedAbove()
+	if !ok {
+		return false, nil
+	}
+	row, err := h.s.rewritten(ctx, id, false, maxUpdate, func(e *Entry) (verdict, error) {
+		open := e.Phase != PhaseFinished
+		if !c.held(e) || open && (e.Phase != PhaseLive || e.Lease != nil || h.word != nil && !h.said(e)) {
+			return unchanged, errUnusual
+		}
+		done = true
+		if !open {
+			return unchanged, nil // its process lives on after its end; that does not open it again
+		}
+		return unchanged, h.sign(e)
+	})
+	if !done {
+		return false, nil // why comes out again
+	}
+	h.result.LedgerID = id
+	if err != nil || row.Phase == PhaseFinished || h.ev.Subagent() {
+		return true, err
+	}
+	h.speaker = row.process()
+	return true, h.react(ctx, row)
+}
+
+// claimedAbove returns the claim of the session's process above the hook, and the row that
+// it names.
+func (h *hook) claimedAbove() (id string, c claim, ok bool) {
+	here, err := h.s.procs.here()
+	if err != nil {
+		return "", claim{}, false
+	}
+	var speaker procscan.Proc
+	_, err = h.s.procs.sys.ChainTo(h.opts.PID, func(q *procscan.Proc) bool {
+		if q.PID == os.Getpid() {
+			self := here
+			self.PID, self.StartTicks = q.PID, q.Start
+			h.s.procs.own.v.Store(&self) // the row's writer need not be looked up again
+		}
+		if q.PID == h.opts.PID || len(q.Args) == 0 {
+			return false
+		}
+		name, session := h.s.runtimes.Match(q.Args, nil)
+		if !session || name != h.runtime && h.runtime != AnyRuntime {
+			return false
+		}
+		speaker = *q
+		return true
+	})
+	if err != nil || speaker.PID == 0 || speaker.Gone() {
+		return "", claim{}, false
+	}
+	here.PID, here.StartTicks = speaker.PID, speaker.Start
+	c = processClaim(here)
+	id, _, err = h.s.claimed(c)
+	return id, c, err == nil && id != ""
+}
+
+// handle is for every event, the usual one too.
 func (h *hook) handle(ctx context.Context) error {
 	row, err := h.session(ctx)
 	if errors.Is(err, ErrNotFound) || err == nil && row.LedgerID == "" {
@@ -103,24 +178,21 @@ func (h *hook) handle(ctx context.Context) error {
 	}
 	h.result.LedgerID = row.LedgerID
 	if !row.IsOpen() {
-		return nil // its process lives on after its end; that does not open it again
+		return nil
 	}
-	if row, err = h.beat(ctx, row); err != nil {
+	if row, err = h.s.Update(ctx, row.LedgerID, h.sign, Relaxed()); err != nil {
 		return err
 	}
 	if h.ev.Subagent() {
 		return nil
 	}
-	return h.react(ctx, row)
+	return h.react(ctx, &row)
 }
 
 // session finds or makes the row of the session that the hook speaks for, and binds the
 // conversation that it names. The row is zero where there is none, or where the process
 // is none of its own.
 func (h *hook) session(ctx context.Context) (Entry, error) {
-	if row, ok := h.known(); ok {
-		return row, nil
-	}
 	p, at, err := h.above()
 	if err != nil {
 		return Entry{}, err
@@ -129,7 +201,7 @@ func (h *hook) session(ctx context.Context) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	o := EnrolOptions{By: EnrolledByHook, Panes: h.panes(), word: h.word(), sign: h.sign}
+	o := EnrolOptions{By: EnrolledByHook, Panes: h.panes(), word: h.word, sign: h.sign}
 	en := h.s.enroller(p, plan, o)
 	i := en.at[p.candidates()[at].process.PID]
 	if head, ok := en.at[en.plan[i].head]; ok && en.plan[i].kind == matchPart {
@@ -152,7 +224,7 @@ func (h *hook) session(ctx context.Context) (Entry, error) {
 			return row, nil
 		}
 		h.speaker = row.Process()
-		return h.bind(ctx, p, m, row, o.word)
+		return h.bind(ctx, p, m, row)
 	case h.ev.Kind == runtimes.HookEnd:
 		return Entry{}, ErrNotFound // a session that is over before anything knew of it
 	case h.ev.Name == "" && h.ev.SessionID == "":
@@ -166,79 +238,41 @@ func (h *hook) session(ctx context.Context) (Entry, error) {
 	if adopted || !row.IsOpen() {
 		return row, nil
 	}
-	return h.bind(ctx, p, m, row, o.word)
+	return h.bind(ctx, p, m, row)
 }
 
-// known is the usual case: the session is on record, in no operation, and in the
-// conversation that it was in. The ancestors up to the session, and its claim, tell that.
-func (h *hook) known() (Entry, bool) {
-	here, err := h.s.procs.here()
-	if err != nil {
-		return Entry{}, false
-	}
-	var speaker procscan.Proc
-	_, err = h.s.procs.sys.ChainTo(h.opts.PID, func(q procscan.Proc) bool {
-		if q.PID == h.opts.PID || len(q.Args) == 0 {
-			return false
-		}
-		name, session := h.s.runtimes.Match(q.Args, nil)
-		if !session || name != h.runtime && h.runtime != AnyRuntime {
-			return false
-		}
-		speaker = q
-		return true
-	})
-	if err != nil || speaker.PID == 0 || speaker.Gone() {
-		return Entry{}, false
-	}
-	here.PID, here.StartTicks = speaker.PID, speaker.Start
-	c := processClaim(here)
-	id, _, err := h.s.claimed(c)
-	if err != nil || id == "" {
-		return Entry{}, false
-	}
-	r, _, err := h.s.lookUp(id)
-	if err != nil || r.err != nil || !c.held(&r.entry) {
-		return Entry{}, false
-	}
-	row := r.entry.clone()
-	if word := h.word(); row.IsOpen() && (row.Phase != PhaseLive || row.Lease != nil || word != nil && !h.said(&row, word)) {
-		return Entry{}, false
-	}
-	h.speaker = row.Process()
-	return row, true
-}
-
-// said reports whether a word of the hook tells the row nothing new.
-func (h *hook) said(row *Entry, word *hookWord) bool {
-	if word.id != row.SessionID || row.SessionSource == fromStoreDiff || row.refused() {
-		return false
-	}
-	switch {
-	case row.TranscriptPath != "":
-		return true
-	case word.path == "": // after a turn there is a transcript, if there ever is one
-		return h.ev.Kind != runtimes.HookStop
-	}
-	there := exists(word.path)
-	return there != nil && !*there
-}
-
-// word is what the event says of the conversation; nil where it says nothing of a
-// session's own.
-func (h *hook) word() *hookWord {
+// heard is what the event says of the conversation.
+func (h *hook) heard() *hookWord {
 	if h.ev.SessionID == "" || h.ev.Subagent() || h.ev.Kind == runtimes.HookEnd {
 		return nil
 	}
-	return &hookWord{id: h.ev.SessionID, path: h.ev.TranscriptPath, maybeSubagent: h.ev.MaybeSubagent}
+	word := &hookWord{id: h.ev.SessionID, path: h.ev.TranscriptPath, maybeSubagent: h.ev.MaybeSubagent}
+	if word.path != "" {
+		there := exists(word.path)
+		word.absent = there != nil && !*there
+	}
+	return word
+}
+
+// said reports whether the word tells the row nothing new.
+func (h *hook) said(row *Entry) bool {
+	switch {
+	case h.word.id != row.SessionID || row.SessionSource == fromStoreDiff || row.refused():
+		return false
+	case row.TranscriptPath != "":
+		return true
+	case h.word.path == "": // after a turn there is a transcript, if there ever is one
+		return h.ev.Kind != runtimes.HookStop
+	}
+	return h.word.absent
 }
 
 // bind makes the conversation that the event names the row's.
-func (h *hook) bind(ctx context.Context, p *pass, m *match, row Entry, word *hookWord) (Entry, error) {
-	if word == nil || !row.IsOpen() || h.said(&row, word) {
+func (h *hook) bind(ctx context.Context, p *pass, m *match, row Entry) (Entry, error) {
+	if h.word == nil || !row.IsOpen() || h.said(&row) {
 		return row, nil
 	}
-	c := h.s.conversationOf(ctx, p, m, word)
+	c := h.s.conversationOf(ctx, p, m, h.word)
 	if c.source != fromHook || c.id == row.SessionID && c.path == "" {
 		return row, nil
 	}
@@ -303,7 +337,7 @@ func (h *hook) underOperation(ctx context.Context, m *match) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	if h.word() == nil || h.ev.MaybeSubagent || row.Phase != PhaseFrozen {
+	if h.word == nil || h.ev.MaybeSubagent || row.Phase != PhaseFrozen {
 		return Entry{}, nil
 	}
 	ev := Adopt(m.process, h.ev.SessionID)
@@ -327,12 +361,7 @@ func (h *hook) underOperation(ctx context.Context, m *match) (Entry, error) {
 	return Entry{}, nil
 }
 
-// beat notes the sign of life, and whether the agent waits for a person.
-func (h *hook) beat(ctx context.Context, row Entry) (Entry, error) {
-	return h.s.Update(ctx, row.LedgerID, h.sign, Relaxed())
-}
-
-// sign writes them into a row.
+// sign notes the sign of life, and whether the agent waits for a person.
 func (h *hook) sign(e *Entry) error {
 	now := h.s.now()
 	if now.After(e.LastHeartbeatAt) {
@@ -365,22 +394,21 @@ func waitingKind(notification string) string {
 }
 
 // react does what the event asks for beside the sign of life.
-func (h *hook) react(ctx context.Context, row Entry) error {
-	key := h.speaker.Key()
-	var ev Event
+func (h *hook) react(ctx context.Context, row *Entry) error {
 	switch {
 	case h.ev.Kind == runtimes.HookEnd && !goesOn(h.ev.Reason):
-		ev = Finish(key, endReason(h.ev.Reason))
+		return h.apply(ctx, row, Finish(h.speaker.Key(), endReason(h.ev.Reason)))
 	case h.ev.Limited():
-		ev = ObserveLimit(key, time.Time{})
+		return h.apply(ctx, row, ObserveLimit(h.speaker.Key(), time.Time{}))
 	case h.ev.Kind == runtimes.HookStop && row.Limit != nil:
-		ev = ClearLimit().AtEpoch(row.Epoch) // a turn was finished: it holds no more
+		return h.apply(ctx, row, ClearLimit().AtEpoch(row.Epoch)) // a turn was finished: it holds no more
 	case h.ev.Kind == runtimes.HookStart:
 		h.result.Notice = h.notice(ctx, row)
-		return nil
-	default:
-		return nil
 	}
+	return nil
+}
+
+func (h *hook) apply(ctx context.Context, row *Entry, ev Event) error {
 	_, out, err := h.s.Apply(ctx, row.LedgerID, ev)
 	if err != nil && !isUnsynced(err) {
 		return err
@@ -407,7 +435,7 @@ func endReason(reason string) string {
 }
 
 // notice tells of work that was rescued from the session which this one continues.
-func (h *hook) notice(ctx context.Context, row Entry) string {
+func (h *hook) notice(ctx context.Context, row *Entry) string {
 	if row.ResumedFrom == "" {
 		return ""
 	}

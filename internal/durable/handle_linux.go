@@ -22,10 +22,15 @@ type handle struct {
 }
 
 func openHandle(path string) (handle, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	var fd int
+	err := again(func() (err error) {
+		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		return err
+	})
 	if err != nil {
 		return handle{}, err
 	}
+	f := os.NewFile(uintptr(fd), path) // os.OpenFile would offer it to the poller, which folders cannot use
 	conn, err := f.SyscallConn()
 	if err != nil {
 		f.Close()

@@ -13,13 +13,13 @@ import (
 // is: a hook that looks for the session above it needs no more. The error is [ErrGone], or
 // means that pid could not be read.
 func (s *System) Chain(pid int) (*Snapshot, error) {
-	return s.ChainTo(pid, func(Proc) bool { return false })
+	return s.ChainTo(pid, func(*Proc) bool { return false })
 }
 
 // ChainTo is Chain up to the first process of which enough reports true, itself included.
-func (s *System) ChainTo(pid int, enough func(Proc) bool) (*Snapshot, error) {
-	if _, err := s.stat(pid); err != nil {
-		return &Snapshot{sys: s, problem: err.Error()}, pidError(pid, err)
+func (s *System) ChainTo(pid int, enough func(*Proc) bool) (*Snapshot, error) {
+	if pid <= 0 {
+		return &Snapshot{sys: s, problem: unix.EINVAL.Error()}, pidError(pid, unix.EINVAL)
 	}
 	root, err := open(unix.AT_FDCWD, s.root, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -37,15 +37,18 @@ func (s *System) ChainTo(pid int, enough func(Proc) bool) (*Snapshot, error) {
 		p, err := r.process(strconv.Itoa(next))
 		if p.PID == 0 || slices.ContainsFunc(sn.procs, func(q Proc) bool { return q.PID == p.PID }) {
 			if len(sn.procs) == 0 {
-				if vanished(err) {
+				// Gone, or hidden: the look at one process tells.
+				if _, statErr := s.stat(pid); statErr != nil {
+					err = statErr
+				} else if vanished(err) {
 					err = ErrGone
 				}
-				return sn, pidError(pid, err)
+				return &Snapshot{sys: s, problem: err.Error()}, pidError(pid, err)
 			}
 			break // an ancestor that ended: the chain is shorter
 		}
 		sn.procs = append(sn.procs, p)
-		if next = p.PPID; enough(p) {
+		if next = p.PPID; enough(&p) {
 			break
 		}
 	}

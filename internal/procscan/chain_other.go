@@ -10,4 +10,4 @@ func (s *System) Chain(pid int) (*Snapshot, error) {
 }
 
 // ChainTo is not supported.
-func (s *System) ChainTo(pid int, _ func(Proc) bool) (*Snapshot, error) { return s.Chain(pid) }
+func (s *System) ChainTo(pid int, _ func(*Proc) bool) (*Snapshot, error) { return s.Chain(pid) }

@@ -1,7 +1,6 @@
 package procscan
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -85,22 +84,16 @@ func (s *System) still(p Proc, readErr error) error {
 
 // readText returns the whole of a file.
 func readText(name string) (string, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	var buf bytes.Buffer
-	n, err := buf.ReadFrom(io.LimitReader(f, maxText+1))
-	if err == nil && n > maxText {
+	data, err := ReadFile(name)
+	if err == nil && len(data) > maxText {
 		err = ErrTooLarge
 	}
-	return buf.String(), err
+	return string(data), err
 }
 
 func (s *System) environ(p Proc) (Env, error) {
 	return later(s, p, "environment", func(folder string) (Env, error) {
-		buf := make([]byte, environSize)
+		buf := make([]byte, 4<<10) // on the stack of a goroutine that has little else
 		for _, pause := range settling {
 			time.Sleep(pause)
 			block, err := readEnviron(unix.AT_FDCWD, folder+"environ", buf)

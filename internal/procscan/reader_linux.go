@@ -211,7 +211,7 @@ func pread(fd int, buf []byte, offset int64) (int, error) {
 	}
 }
 
-// ReadFile reads a small file whole. Package os offers each file to the poller first, which
+// ReadFile reads a small file whole, and no more than a little over a mebibyte of another. Package os offers each file to the poller first, which
 // knows some of the kernel's and then sees them change: a dozen system calls and a thread
 // that wakes, for each of those that tell one process which machine it is on.
 func ReadFile(path string) ([]byte, error) {
@@ -220,13 +220,13 @@ func ReadFile(path string) ([]byte, error) {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer unix.Close(fd)
-	data := make([]byte, 0, 4096)
+	data := make([]byte, 0, 2048)
 	for {
 		n, err := pread(fd, data[len(data):cap(data)], int64(len(data)))
 		if err != nil {
 			return nil, &fs.PathError{Op: "read", Path: path, Err: err}
 		}
-		if data = data[:len(data)+n]; n == 0 {
+		if data = data[:len(data)+n]; n == 0 || len(data) > maxText {
 			return data, nil
 		}
 		data = slices.Grow(data, 1)

@@ -79,8 +79,8 @@ func (s *System) missing(pid int) error {
 	return ErrHidden
 }
 
-// statSize is more than the longest stat line: 52 numbers of 20 digits and a name.
-const statSize = 4096
+// statSize is more than the longest stat line: 52 numbers of 20 digits and a name of 64 bytes.
+const statSize = 1280
 
 // readStat reads an open stat file into buf. It must be about pid, unless that is 0. The
 // kernel writes the whole line in answer to one read, at one moment.

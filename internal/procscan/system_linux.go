@@ -1,7 +1,6 @@
 package procscan
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -70,25 +69,21 @@ func (s *System) readBootID() (string, error) {
 }
 
 func (s *System) readBootTime() (time.Time, error) {
-	f, err := os.Open(s.path("stat"))
+	name := s.path("stat")
+	b, err := ReadFile(name)
 	if err != nil {
 		return time.Time{}, err
 	}
-	defer f.Close()
-	// The line of interrupt counts before it is long on large machines.
-	for r := bufio.NewReader(f); ; {
-		line, err := r.ReadString('\n')
+	for line := range strings.Lines(string(b)) {
 		if text, ok := strings.CutPrefix(line, "btime "); ok {
 			sec, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 			if err != nil {
-				return time.Time{}, fmt.Errorf("%s: btime: %w", f.Name(), err)
+				return time.Time{}, fmt.Errorf("%s: btime: %w", name, err)
 			}
 			return time.Unix(sec, 0).UTC(), nil
 		}
-		if err != nil {
-			return time.Time{}, fmt.Errorf("%s: no btime: %w", f.Name(), err)
-		}
 	}
+	return time.Time{}, fmt.Errorf("%s: no btime", name)
 }
 
 // BootSeconds returns how long the machine has been up, suspended time included, in whole
