@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,7 +37,7 @@ const (
 // file is the claim's name: <kind>-<32 hex digits of the key's sha256>.
 func (c claim) file() string {
 	sum := sha256.Sum256([]byte(c.key))
-	return fmt.Sprintf("%s-%x", c.kind, sum[:16])
+	return c.kind + "-" + hex.EncodeToString(sum[:16])
 }
 
 // processClaim holds as long as its process runs and the row records it, whatever the

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -80,5 +81,5 @@ func splitID(id string) (runtime, at string, ok bool) {
 func stripe(name string) string {
 	h := fnv.New64a()
 	h.Write([]byte(name))
-	return fmt.Sprintf("%03d", h.Sum64()%256)
+	return strconv.FormatUint(1000+h.Sum64()%256, 10)[1:]
 }

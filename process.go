@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -37,7 +38,7 @@ func (p ProcessID) Key() string {
 	if p.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("%s:%d:%d", p.BootID, p.PID, p.StartTicks)
+	return p.BootID + ":" + strconv.Itoa(p.PID) + ":" + strconv.FormatUint(p.StartTicks, 10)
 }
 
 // IsZero reports whether p names no process.

@@ -275,8 +275,10 @@ func (s *Store) clearClaim(ctx context.Context, f *folder.Folder, name string) (
 func (s *Store) tag() string {
 	tag, err := s.writer.get(func() (string, error) {
 		self, err := s.procs.self()
-		return fmt.Sprintf("%d.%d.%s.%d.%d.%s", self.PIDNamespace, self.TimeNamespace, self.BootID, self.PID, self.StartTicks,
-			strings.ReplaceAll(self.HostID, "/", "_")), err
+		return strings.Join([]string{
+			strconv.FormatUint(self.PIDNamespace, 10), strconv.FormatUint(self.TimeNamespace, 10), self.BootID,
+			strconv.Itoa(self.PID), strconv.FormatUint(self.StartTicks, 10), strings.ReplaceAll(self.HostID, "/", "_"),
+		}, "."), err
 	})
 	if err != nil {
 		return "unknown" // never cleared

@@ -17,11 +17,11 @@ import (
 	"time"
 
 	"github.com/sessionledger/ledger"
+	_ "github.com/sessionledger/ledger/examples/ledgerctl/internal/early"
 	"github.com/sessionledger/ledger/tmux"
 )
 
 func main() {
-	growStack()
 	if os.Getenv(demoAgentEnv) != "" {
 		if err := demoAgent(os.Args, os.Stdin); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -33,16 +33,6 @@ func main() {
 		os.Exit(shim(context.Background(), newApp(os.Stdin, os.Stdout, os.Stderr), os.Args))
 	}
 	os.Exit(run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr))
-}
-
-// growStack gives main the stack that a hook needs, while next to nothing is on it. To move
-// a stack the runtime looks up every function that is on it, in tables which are not in
-// memory yet: a fortieth of a hook's time, where it does so further down.
-//
-//go:noinline
-func growStack() byte {
-	var room [5 << 10]byte
-	return room[len(os.Args)%len(room)]
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
