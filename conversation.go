@@ -29,7 +29,6 @@ const (
 type hookWord struct {
 	id            string
 	path          string // may not exist yet, or lie in another folder
-	absent        bool   // nothing is at path
 	maybeSubagent bool   // only the transcript tells whether the id is a subagent's
 }
 

@@ -114,7 +114,7 @@ func (h *hook) usual(ctx context.Context) (done bool, err error) {
 	}
 	row, err := h.s.rewritten(ctx, id, false, maxUpdate, func(e *Entry) (verdict, error) {
 		open := e.Phase != PhaseFinished
-		if !c.held(e) || open && (e.Phase != PhaseLive || e.Lease != nil || h.word != nil && !h.said(e)) {
+		if !c.held(e) || open && (e.Phase != PhaseLive || e.Lease != nil || !h.oldNews(e)) {
 			return unchanged, errUnusual
 		}
 		done = true
@@ -246,12 +246,13 @@ func (h *hook) heard() *hookWord {
 	if h.ev.SessionID == "" || h.ev.Subagent() || h.ev.Kind == runtimes.HookEnd {
 		return nil
 	}
-	word := &hookWord{id: h.ev.SessionID, path: h.ev.TranscriptPath, maybeSubagent: h.ev.MaybeSubagent}
-	if word.path != "" {
-		there := exists(word.path)
-		word.absent = there != nil && !*there
-	}
-	return word
+	return &hookWord{id: h.ev.SessionID, path: h.ev.TranscriptPath, maybeSubagent: h.ev.MaybeSubagent}
+}
+
+// oldNews reports whether the row alone shows that the word tells it nothing new. It looks at
+// no file: the row is locked.
+func (h *hook) oldNews(row *Entry) bool {
+	return h.word == nil || (row.TranscriptPath != "" || h.word.path == "") && h.said(row)
 }
 
 // said reports whether the word tells the row nothing new.
@@ -264,7 +265,8 @@ func (h *hook) said(row *Entry) bool {
 	case h.word.path == "": // after a turn there is a transcript, if there ever is one
 		return h.ev.Kind != runtimes.HookStop
 	}
-	return h.word.absent
+	there := exists(h.word.path)
+	return there != nil && !*there
 }
 
 // bind makes the conversation that the event names the row's.

@@ -104,11 +104,6 @@ func (s *Store) rewritten(ctx context.Context, id string, durably bool, limit in
 		return nil, err
 	}
 	defer unlock()
-	return s.rewriteLocked(id, durably, limit, edit)
-}
-
-// rewriteLocked is rewritten for a caller that has the row's lock.
-func (s *Store) rewriteLocked(id string, durably bool, limit int, edit func(*Entry) (verdict, error)) (*Entry, error) {
 	sessions, err := s.held(dirSessions)
 	if err != nil {
 		return nil, fmt.Errorf("ledger: look up %q: %w", id, err)

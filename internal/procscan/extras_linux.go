@@ -84,7 +84,7 @@ func (s *System) still(p Proc, readErr error) error {
 
 // readText returns the whole of a file.
 func readText(name string) (string, error) {
-	data, err := ReadFile(name)
+	data, err := readUpTo(name, maxText)
 	if err == nil && len(data) > maxText {
 		err = ErrTooLarge
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -211,10 +212,13 @@ func pread(fd int, buf []byte, offset int64) (int, error) {
 	}
 }
 
-// ReadFile reads a small file whole, and no more than a little over a mebibyte of another. Package os offers each file to the poller first, which
+// ReadFile reads a file whole. Package os offers each file to the poller first, which
 // knows some of the kernel's and then sees them change: a dozen system calls and a thread
 // that wakes, for each of those that tell one process which machine it is on.
-func ReadFile(path string) ([]byte, error) {
+func ReadFile(path string) ([]byte, error) { return readUpTo(path, math.MaxInt) }
+
+// readUpTo is ReadFile that stops behind the first limit bytes.
+func readUpTo(path string, limit int) ([]byte, error) {
 	fd, err := open(unix.AT_FDCWD, path, unix.O_RDONLY)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
@@ -226,7 +230,7 @@ func ReadFile(path string) ([]byte, error) {
 		if err != nil {
 			return nil, &fs.PathError{Op: "read", Path: path, Err: err}
 		}
-		if data = data[:len(data)+n]; n == 0 || len(data) > maxText {
+		if data = data[:len(data)+n]; n == 0 || len(data) > limit {
 			return data, nil
 		}
 		data = slices.Grow(data, 1)
