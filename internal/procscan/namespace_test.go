@@ -31,6 +31,27 @@ func ownProc(t *testing.T, options string) {
 
 const newPIDs = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS
 
+// usedAgain starts processes until one has the pid of another that has ended and was started
+// in an earlier tick. It is false where a thread of this process has taken the pid: for good.
+func usedAgain(t *testing.T, s *System, pid int, before uint64) bool {
+	t.Helper()
+	for {
+		if _, err := s.Stat(pid); err == nil {
+			return false
+		}
+		next := []byte(strconv.Itoa(pid - 1))
+		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", next, 0); err != nil {
+			t.Fatal(err)
+		}
+		stranger := blocked(t, shell(t), "stranger")
+		if stranger.Process.Pid == pid && stat(t, pid).Start != before {
+			return true
+		}
+		stranger.Process.Kill()
+		stranger.Wait()
+	}
+}
+
 // The pid of a process that has ended is given to another: the real thing, in a pid
 // namespace of its own, where the next pid can be chosen.
 func TestReusedPIDIsAnotherProcess(t *testing.T) {
@@ -42,37 +63,27 @@ func TestReusedPIDIsAnotherProcess(t *testing.T) {
 	}
 	ownProc(t, "")
 	s := New("")
-	old := blocked(t, shell(t), "old")
-	pid := old.Process.Pid
-	before := getProc(t, snapshot(t), pid)
-	sn, untouched := snapshot(t), snapshot(t)
-	if _, err := sn.Environ(pid); err != nil {
-		t.Fatal(err)
-	}
-	exit, err := s.OpenExit(pid, before.Start)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer exit.Close()
-	old.Process.Kill()
-	old.Wait()
-
-	var stranger *exec.Cmd
-	eventually(t, "the pid is used again, in a later tick", func() bool {
-		if p, err := s.Stat(pid); err == nil {
-			// A thread of ours may have it for good.
-			return stranger != nil && stranger.Process.Pid == pid && p.Start != before.Start
-		}
-		next := []byte(strconv.Itoa(pid - 1))
-		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", next, 0); err != nil {
+	var pid int
+	var before Proc
+	var sn, untouched *Snapshot
+	var exit *Exit
+	eventually(t, "the pid of a process is used again, in a later tick", func() bool {
+		old := blocked(t, shell(t), "old")
+		pid = old.Process.Pid
+		before = getProc(t, snapshot(t), pid)
+		sn, untouched = snapshot(t), snapshot(t)
+		if _, err := sn.Environ(pid); err != nil {
 			t.Fatal(err)
 		}
-		stranger = blocked(t, shell(t), "stranger")
-		if stranger.Process.Pid != pid || stat(t, pid).Start == before.Start {
-			stranger.Process.Kill()
-			stranger.Wait()
+		var err error
+		if exit, err = s.OpenExit(pid, before.Start); err != nil {
+			t.Fatal(err)
 		}
-		return false
+		opened := exit
+		t.Cleanup(func() { opened.Close() })
+		old.Process.Kill()
+		old.Wait()
+		return usedAgain(t, s, pid, before.Start)
 	})
 
 	after := stat(t, pid)
