@@ -674,3 +674,42 @@ func TestHookCommandBesideAStoppedLockHolder(t *testing.T) {
 	}
 	a.Close()
 }
+
+// The usual event takes one look at its row and none at the transcript, and makes no poller:
+// what a hook is held against has none of these either.
+func TestUsualHookIsOneLookAtItsRow(t *testing.T) {
+	needStrace(t)
+	b := newBed(t)
+	trace := filepath.Join(b.home, "trace")
+	command := "strace -o " + trace + " -f -e trace=%file,epoll_create1 " + build(t, ctlPackage) + " -dir " + b.s.root + " hook claude"
+	if _, err := InstallHooks("claude", InstallOptions{Command: command, Timeout: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	a := b.become(direct{Argv: []string{"claude"}})
+	a.Session()
+	for _, word := range []string{"work", "again"} { // the first turn makes the transcript known
+		a.Send(word)
+		a.Expect("did " + word)
+	}
+	row := b.onlyRow()
+	if row.TranscriptPath == "" || row.LastHeartbeatAt.IsZero() {
+		t.Fatalf("%+v", row)
+	}
+	var text string // of the last hook
+	await(t, "the hook's end", func() bool {
+		text = readFile(t, trace)
+		return strings.HasSuffix(text, "+++ exited with 0 +++\n")
+	})
+	if n := strings.Count(text, `"`+row.LedgerID+`.json", O_RDONLY`); n != 1 {
+		t.Errorf("the row was opened %d times", n)
+	}
+	for _, never := range []string{"epoll_create1", row.TranscriptPath} {
+		if strings.Contains(text, never) {
+			t.Errorf("%s", never)
+		}
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+	a.Close()
+}
