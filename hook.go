@@ -75,14 +75,16 @@ func HandleHook(ctx context.Context, s *Store, runtime string, payload io.Reader
 	h.word = h.heard()
 	// The first timer of a process has the runtime ask the kernel for a poller and wake a
 	// thread to wait in it. The usual case needs none.
-	if done, err := h.usual(withLockWait(ctx, wait/2)); done && !errors.Is(err, ErrBusy) {
+	done, err := h.usual(withLockWait(ctx, wait/2))
+	again := errors.Is(err, ErrBusy)
+	if done && !again {
 		return h.result, err
 	}
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	for try := 0; ; try++ {
+	for ; ; again = true {
 		err := h.handle(withLockWait(ctx, wait/2))
-		if try == 0 && errors.Is(err, ErrBusy) && ctx.Err() == nil {
+		if !again && errors.Is(err, ErrBusy) && ctx.Err() == nil {
 			continue
 		}
 		return h.result, err
@@ -106,7 +108,8 @@ var errUnusual = errors.New("more than a sign of life")
 
 // usual handles the event of a session that is on record, in no operation, and in the
 // conversation that it was in, with one look at the processes above and one at its row.
-// Anything else is not done, and nothing is written of it.
+// Anything else is not done, and nothing is written of it; the error then says whether the
+// row's lock was busy.
 func (h *hook) usual(ctx context.Context) (done bool, err error) {
 	id, c, ok := h.claimedAbove()
 	if !ok {
@@ -124,7 +127,7 @@ func (h *hook) usual(ctx context.Context) (done bool, err error) {
 		return unchanged, h.sign(e)
 	})
 	if !done {
-		return false, nil // why comes out again
+		return false, err
 	}
 	h.result.LedgerID = id
 	if err != nil || row.Phase == PhaseFinished || h.ev.Subagent() {
@@ -141,9 +144,10 @@ func (h *hook) claimedAbove() (id string, c claim, ok bool) {
 	if err != nil {
 		return "", claim{}, false
 	}
+	me, _ := h.s.procs.sys.SelfPID() // as the proc mount names it
 	var speaker procscan.Proc
 	_, err = h.s.procs.sys.ChainTo(h.opts.PID, func(q *procscan.Proc) bool {
-		if q.PID == os.Getpid() {
+		if q.PID == me {
 			self := here
 			self.PID, self.StartTicks = q.PID, q.Start
 			h.s.procs.own.v.Store(&self) // the row's writer need not be looked up again

@@ -167,7 +167,7 @@ func medians(took [][2]int64) (hook, peer float64) {
 // 100,000 finished rows: a heartbeat against one whole-file replace, and one durable one; the
 // first hook of a session against two durable writes.
 //
-//	go test -run '^$' -bench BenchmarkHookProcess -benchtime 200x .
+//	go test -run '^$' -bench BenchmarkHookProcess -benchtime 400x .
 func BenchmarkHookProcess(b *testing.B) {
 	ctl, peer := installed(b, build(b, ctlPackage)), installed(b, buildPeer(b))
 	for _, rows := range [][2]int{{0, 0}, {10_000, 100_000}} {

@@ -36,7 +36,7 @@ type HookChange struct {
 	Changed bool     `json:"changed"` // the file was written
 }
 
-// hookTimeout is ample for a hook that gives up after a second.
+// hookTimeout bounds a hook whose file system hangs; all else of it takes a second at most.
 const hookTimeout = 5 * time.Second
 
 // HookRuntimes lists the built-in runtimes that have a hook settings file.

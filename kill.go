@@ -18,8 +18,9 @@ type KillOptions struct {
 // Killed says what a [Host.Kill] did.
 type Killed struct {
 	Entry Entry
-	// Near are processes of no session that still sit in the session's folder. They are
-	// reported and never touched. The session's own tmux server is none of them.
+	// Near are processes of no session that still sit in the session's folder: not the tmux
+	// server that was started for it, nor what that runs without a terminal. They are
+	// reported and never touched.
 	Near []ProcessID
 	// Unrescued is why its uncommitted work could not be rescued; nil where it was, or there
 	// was none. [Rescue] can do it later.

@@ -1,8 +1,6 @@
 package ledger
 
-import (
-	"time"
-)
+import "time"
 
 // IdleAfter is how long a session may make no progress before it counts as idle.
 const IdleAfter = 10 * time.Minute

@@ -28,6 +28,7 @@ func readable(v any) bool {
 	if !isFile {
 		return false
 	}
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}, 0)
-	return err == nil && n > 0
+	fds := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0 && fds[0].Revents&unix.POLLNVAL == 0 // which some systems say of a terminal
 }
