@@ -20,7 +20,7 @@ type EnrolOptions struct {
 	Panes PaneLookup
 
 	word *hookWord          // what a hook said of the conversation
-	sign func(*Entry) error // notes the hook itself in a row that it makes
+	sign func(*Entry) error // notes the hook itself in a row that it makes or binds
 }
 
 // Enrol adopts the running process pid as a session, with every fact that evidence can be
@@ -288,14 +288,20 @@ func (en *enroller) by() string {
 	return en.opts.By
 }
 
+// note marks a row that a hook makes or fills with the hook's own sign of life.
+func (en *enroller) note(e *Entry) error {
+	if en.opts.sign == nil {
+		return nil
+	}
+	return en.opts.sign(e)
+}
+
 // enrol makes a row for a process that has none.
 func (en *enroller) enrol(ctx context.Context, m *match) (Entry, bool, error) {
 	e, loc := en.pass.describe(ctx, en.store.procs, m, en.above(m), en.opts.Panes)
 	e.LedgerID, e.EnrolledBy = m.row, en.by()
-	if en.opts.sign != nil {
-		if err := en.opts.sign(&e); err != nil {
-			return Entry{}, false, err
-		}
+	if err := en.note(&e); err != nil {
+		return Entry{}, false, err
 	}
 	row, err := en.store.Create(ctx, e, Enrol(m.process, loc))
 	switch {
@@ -333,7 +339,7 @@ func (en *enroller) bind(ctx context.Context, m *match) (Entry, bool, error) {
 	}
 	filled, fillErr := en.store.Update(ctx, m.row, func(e *Entry) error {
 		fillBlanks(e, &facts)
-		return nil
+		return en.note(e)
 	}, Relaxed())
 	if fillErr == nil {
 		row = filled

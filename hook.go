@@ -53,9 +53,10 @@ const AnyRuntime = "generic"
 // events are signs of life. At most 1 MiB of payload is read, of each text in it 1 KiB is
 // kept, and what can be no conversation id of any runtime (a path, for one) is bound to
 // nothing. A busy lock is tried once more, and half as much again as the wait for locks is
-// the most that all of it takes, beside reading the payload.
+// the most that all of it takes, beside reading the payload and a file system that hangs.
 //
-// The caller's wiring must exit 0 whatever comes back. The error is [ErrInvalid] for what
+// The caller's wiring must exit 0 whatever comes back, and end the process itself where it
+// hangs. The error is [ErrInvalid] for what
 // is no payload; the row is whole after every error.
 func HandleHook(ctx context.Context, s *Store, runtime string, payload io.Reader, opts HookOptions) (HookResult, error) {
 	data, err := io.ReadAll(io.LimitReader(payload, runtimes.MaxHook+1))
@@ -184,8 +185,10 @@ func (h *hook) handle(ctx context.Context) error {
 	if !row.IsOpen() {
 		return nil
 	}
-	if row, err = h.s.Update(ctx, row.LedgerID, h.sign, Relaxed()); err != nil {
-		return err
+	if !h.result.Enrolled { // a row of this hook's making bears the sign
+		if row, err = h.s.Update(ctx, row.LedgerID, h.sign, Relaxed()); err != nil {
+			return err
+		}
 	}
 	if h.ev.Subagent() {
 		return nil

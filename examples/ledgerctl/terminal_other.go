@@ -17,6 +17,3 @@ func terminalWidth(v any) (columns int, ok bool) {
 	info, err := f.Stat()
 	return 0, err == nil && info.Mode()&os.ModeCharDevice != 0 && filepath.Clean(f.Name()) != os.DevNull
 }
-
-// readable reports whether a read of v is known not to wait, which is not known here.
-func readable(any) bool { return false }

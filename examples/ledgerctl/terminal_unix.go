@@ -21,14 +21,3 @@ func terminalWidth(v any) (columns int, ok bool) {
 	}
 	return int(size.Col), true
 }
-
-// readable reports whether a read of v is known not to wait.
-func readable(v any) bool {
-	f, isFile := v.(*os.File)
-	if !isFile {
-		return false
-	}
-	fds := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}
-	n, err := unix.Poll(fds, 0)
-	return err == nil && n > 0 && fds[0].Revents&unix.POLLNVAL == 0 // which some systems say of a terminal
-}
