@@ -13,8 +13,9 @@ import (
 )
 
 // Client lists one server again and again without starting a process each time,
-// over a control-mode connection. When the connection is lost, its methods go on
-// through the binary. It is safe for concurrent use; Close it.
+// over a control-mode connection. Once the connection is lost, be it that the session it
+// is attached to has ended, its methods go on through the binary, for good: Connect
+// again where Connected is false. It is safe for concurrent use; Close it.
 //
 // The connection attaches to a session without a size, without output and without
 // touching the session's environment. It does not count in Session.Attached, but
@@ -28,7 +29,8 @@ type Client struct {
 	stdout io.ReadCloser
 	blocks chan block         // closed at the end of the connection
 	gone   chan struct{}      // closed once the process is reaped
-	stop   context.CancelFunc // kills the process
+	life   context.Context    // of the connection
+	stop   context.CancelFunc // ends it, and kills the process
 	close  sync.Once
 }
 
@@ -52,7 +54,7 @@ func (s Server) Connect(ctx context.Context) (*Client, error) {
 	line = append(line, "-C", "attach-session", "-E", "-f", "no-output,read-only,ignore-size", "-t", l.Sessions[0].ID)
 
 	life, stop := context.WithCancel(context.Background())
-	c := &Client{server: s, turn: make(chan struct{}, 1), blocks: make(chan block), gone: make(chan struct{}), stop: stop}
+	c := &Client{server: s, turn: make(chan struct{}, 1), blocks: make(chan block), gone: make(chan struct{}), life: life, stop: stop}
 	c.turn <- struct{}{}
 	c.cmd = exec.CommandContext(life, line[0], line[1:]...)
 	c.cmd.Env = s.environ()
@@ -62,7 +64,7 @@ func (s Server) Connect(ctx context.Context) (*Client, error) {
 	if c.stdin, err = c.cmd.StdinPipe(); err == nil {
 		if c.stdout, err = c.cmd.StdoutPipe(); err == nil {
 			if err = c.cmd.Start(); err == nil {
-				go c.read(life)
+				go c.read()
 			}
 		}
 	}
@@ -78,8 +80,11 @@ func (s Server) Connect(ctx context.Context) (*Client, error) {
 	return c, nil
 }
 
-// List is [Server.List], over the connection while it lasts.
+// List is [Server.List], over the connection while it lasts. The Timeout bounds the whole
+// of it: the connection has half of it to answer.
 func (c *Client) List(ctx context.Context) (Listing, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.server.timeout())
+	defer cancel()
 	if l, err := c.ask(ctx); err == nil {
 		return l, nil
 	}
@@ -87,24 +92,21 @@ func (c *Client) List(ctx context.Context) (Listing, error) {
 }
 
 // Connected reports whether the connection is still in use.
-func (c *Client) Connected() bool {
-	select {
-	case <-c.gone:
-		return false
-	default:
-		return true
-	}
-}
+func (c *Client) Connected() bool { return c.life.Err() == nil }
 
 // Close ends the connection and its process. It returns once that is gone.
 func (c *Client) Close() error {
+	c.hangUp()
+	<-c.gone
+	return nil
+}
+
+func (c *Client) hangUp() {
 	c.close.Do(func() {
 		c.stop()
 		c.stdin.Close()
-		c.stdout.Close() // a child of tmux's could hold its other end
+		c.stdout.Close() // a child of tmux's, or a stopped server, could hold its other end
 	})
-	<-c.gone
-	return nil
 }
 
 // block is the output of one command.
@@ -116,7 +118,7 @@ type block struct {
 // read hands on blocks until the connection ends, then reaps the process.
 // Notifications are dropped at once, so that they do not pile up while nobody
 // asks.
-func (c *Client) read(life context.Context) {
+func (c *Client) read() {
 	defer close(c.gone)
 	r := bufio.NewReaderSize(c.stdout, 64<<10)
 	for {
@@ -127,7 +129,7 @@ func (c *Client) read(life context.Context) {
 		select {
 		case c.blocks <- b:
 			continue
-		case <-life.Done():
+		case <-c.life.Done():
 		}
 		break
 	}
@@ -185,12 +187,12 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 // since a late answer would be taken for that of the next question.
 func (c *Client) ask(ctx context.Context) (l Listing, err error) {
 	// Half of the time, so that the binary can be tried in the other half.
-	ctx, cancel := context.WithTimeout(ctx, c.server.timeout())
-	defer cancel()
-	if end, ok := ctx.Deadline(); ok {
-		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
-		defer cancel()
+	end, ok := ctx.Deadline()
+	if !ok {
+		end = time.Now().Add(c.server.timeout())
 	}
+	ctx, cancel := context.WithTimeout(ctx, time.Until(end)/2)
+	defer cancel()
 	select {
 	case <-c.turn:
 		defer func() { c.turn <- struct{}{} }()
@@ -202,7 +204,7 @@ func (c *Client) ask(ctx context.Context) (l Listing, err error) {
 	}
 	defer func() {
 		if err != nil {
-			c.stop()
+			c.hangUp()
 		}
 	}()
 	token := newToken()

@@ -172,3 +172,24 @@ func BenchmarkList(b *testing.B) {
 		}
 	})
 }
+
+// A connection to a server that hung is not asked again.
+func TestConnectionToAHungServerIsGivenUp(t *testing.T) {
+	s := newServer(t)
+	p := start(t, s, "a")
+	c, err := s.Connect(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	wake := stopServer(t, p.Server.PID)
+	c.server.Timeout = 300 * time.Millisecond
+	if _, err := c.List(context.Background()); !is(err, ErrTimeout) || c.Connected() {
+		t.Errorf("%v, connected %v", err, c.Connected())
+	}
+	wake()
+	c.server.Timeout = 0
+	if l, err := c.List(context.Background()); err != nil || len(l.Sessions) != 1 {
+		t.Errorf("through the binary: %+v, %v", l, err)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -19,6 +20,10 @@ const (
 	// a process that inherited it may hold it, and so does a stopped server, to
 	// which the client sent it. On a loaded machine our own reader is late too.
 	pipeGrace = 500 * time.Millisecond
+
+	// killGrace is how long a call waits for the end of a client that it has
+	// killed. Whose pipe a stopped server holds is left behind then.
+	killGrace = 20 * time.Millisecond
 )
 
 // errTooLarge is the cause when a command printed more than its bound.
@@ -77,16 +82,18 @@ func (s Server) exec(ctx context.Context, r request) ([]byte, error) {
 	ownGroup(cmd)
 	cmd.Cancel = func() error { return killGroup(cmd) }
 
-	err = cmd.Run()
+	err = finish(ctx, cmd)
+	printed, over := out.take()
+	told, _ := diag.take()
 	if err == nil {
-		return out.buf, nil
+		return printed, nil
 	}
 	if errors.Is(err, exec.ErrWaitDelay) {
 		_ = killGroup(cmd) // whoever holds the pipe; it may be gone by now
 	}
-	e := &Error{Args: redact(r.argv), Stderr: strings.TrimSpace(string(diag.buf))}
+	e := &Error{Args: redact(r.argv), Stderr: strings.TrimSpace(string(told))}
 	switch {
-	case out.over:
+	case over:
 		e.Err = errTooLarge // before the signal that it ends in
 	case ctx.Err() == context.Canceled:
 		e.Err = context.Canceled
@@ -100,20 +107,46 @@ func (s Server) exec(ctx context.Context, r request) ([]byte, error) {
 			e.Err = err
 		}
 	}
-	return out.buf, e
+	return printed, e
+}
+
+// finish runs a client. It does not wait for one that it has killed and whose pipes
+// somebody holds: that one ends by itself, pipeGrace later.
+func finish(ctx context.Context, cmd *exec.Cmd) error {
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	late := time.NewTimer(killGrace)
+	defer late.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-late.C:
+		return ctx.Err()
+	}
 }
 
 // bounded keeps at most max bytes; more is dropped (cut) or an error, which
-// makes the copy end and the writer fail.
+// makes the copy end and the writer fail. What comes after take is lost.
 type bounded struct {
-	buf []byte
 	max int
 	cut bool
 
+	mu   sync.Mutex
+	buf  []byte
 	over bool // there was more
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	room := b.max - len(b.buf)
 	if len(p) <= room {
 		b.buf = append(b.buf, p...)
@@ -124,6 +157,16 @@ func (b *bounded) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	return room, errTooLarge
+}
+
+// take returns what was kept, and whether there was more. It ends the collection: the
+// writer may still be at it.
+func (b *bounded) take() (kept []byte, over bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	kept, over = b.buf, b.over
+	b.buf, b.max, b.cut = nil, 0, true
+	return kept, over
 }
 
 func is(err, target error) bool { return errors.Is(err, target) }

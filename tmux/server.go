@@ -42,7 +42,8 @@ type Server struct {
 
 	// Process, if not zero, is the server that is meant: all verdicts are
 	// then about that very process, not about whichever one answers at the
-	// socket now.
+	// socket now, and all changes are made there. A Listing is of whichever
+	// answers, and says which.
 	Process ServerID
 	// Probe says whether the process of Process is there. Nil knows nothing.
 	// Only it makes a missing socket a definite absence: the socket of a

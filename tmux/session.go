@@ -32,9 +32,9 @@ type WindowOptions struct {
 // createdFormat is one format, since a new server can be asked nothing before.
 const createdFormat = serverFormat + "\n" + paneFormat
 
-// NewSession creates a detached session, starting the server if there is none,
-// and returns its pane. A taken name gives ErrExists. After ErrTimeout the session
-// may exist.
+// NewSession creates a detached session and returns its pane. It starts the server if
+// there is none, unless s.Process says which one is meant. A taken name gives ErrExists.
+// After ErrTimeout the session may exist.
 func (s Server) NewSession(ctx context.Context, opts SessionOptions) (Pane, error) {
 	if opts.Name == "" {
 		return Pane{}, invalid("session without a name")
@@ -60,15 +60,27 @@ func (s Server) NewSession(ctx context.Context, opts SessionOptions) (Pane, erro
 		}
 		cmds = append(cmds, command{"set-option", "-g", "--", o[0], o[1]})
 	}
-	argv, err := renderArgv(append(cmds, append(c, args...)))
-	if err != nil {
-		return Pane{}, err
-	}
-	out, err := s.exec(ctx, request{argv: argv, wrap: s.Wrap})
+	out, err := s.start(ctx, append(cmds, append(c, args...)))
 	if err != nil {
 		return Pane{}, err
 	}
 	return readCreated(out)
+}
+
+// start performs commands in the server that s means, or in any, be it a new one.
+func (s Server) start(ctx context.Context, cmds []command) ([]byte, error) {
+	if s.Process != (ServerID{}) {
+		if err := current(s.Process.PID, s.Process.StartTicks, "server"); err != nil {
+			return nil, err
+		}
+		ans, err := s.dispatch(ctx, dispatch{conds: s.Process.conditions(), then: cmds})
+		return ans.out, err
+	}
+	argv, err := renderArgv(cmds)
+	if err != nil {
+		return nil, err
+	}
+	return s.exec(ctx, request{argv: argv, wrap: s.Wrap})
 }
 
 // NewWindow creates a window in the session of exactly that name, without
@@ -224,17 +236,28 @@ func (s Server) KillSession(ctx context.Context, session string) error {
 	return err
 }
 
+// forkGrace is the longest that a forked child may take to run its program.
+const forkGrace = 200 * time.Millisecond
+
 // KillServer ends that very server and returns once it is gone. A server that
 // is gone already is no error.
 func (s Server) KillServer(ctx context.Context, server ServerID) error {
 	if server.PID <= 0 {
 		return invalid("no server process")
 	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout())
+	defer cancel()
+	if err := s.killServer(ctx, server); err != nil {
+		return err
+	}
+	s.hungUp(ctx)
+	return nil
+}
+
+func (s Server) killServer(ctx context.Context, server ServerID) error {
 	if s.ended(ctx, server) == Absent {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout())
-	defer cancel()
 	ans, err := s.dispatch(ctx, dispatch{conds: server.conditions(), last: []command{{"kill-server"}}})
 	if err != nil && !ans.held {
 		// It may have been ending by itself, which ends the client with it.
@@ -249,6 +272,17 @@ func (s Server) KillServer(ctx context.Context, server ServerID) error {
 		}
 	}
 	return nil
+}
+
+// hungUp waits until nothing takes a connection at the socket of a server that is gone. A
+// child that the server has just forked holds the socket open until it runs its program,
+// and a client that connects meanwhile gets no server but "server exited unexpectedly".
+// Whatever else listens there is a new server, which is not waited for.
+func (s Server) hungUp(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, forkGrace)
+	defer cancel()
+	for s.Socket != "" && dial(s.Socket) == nil && pause(ctx, 5*time.Millisecond) == nil {
+	}
 }
 
 // ended is Absent if a server is provably gone: its process is, or, where that

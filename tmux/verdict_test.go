@@ -5,6 +5,7 @@ package tmux
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -227,6 +228,17 @@ func TestRestartedServerIsAStranger(t *testing.T) {
 	if _, err := meant.NewWindow(ctx, "a", WindowOptions{}); !is(err, ErrRefused) {
 		t.Errorf("NewWindow = %v", err)
 	}
+	if _, err := meant.NewSession(ctx, SessionOptions{Name: "b"}); !is(err, ErrRefused) {
+		t.Errorf("NewSession = %v", err)
+	}
+	meant.Process = p.Server
+	if b, err := meant.NewSession(ctx, SessionOptions{Name: "b"}); err != nil || b.Server != p.Server || b.Session != "b" {
+		t.Errorf("NewSession in the server that is meant: %+v, %v", b, err)
+	}
+	if _, err := meant.NewSession(ctx, SessionOptions{Name: "b"}); !is(err, ErrExists) {
+		t.Errorf("the name is taken: %v", err)
+	}
+	meant.Process = old.Server
 	if err := meant.KillSession(ctx, "a"); meant.Presence(err) != Unknown {
 		t.Errorf("another server's answer is %v", meant.Presence(err))
 	}
@@ -358,5 +370,35 @@ func TestZeroValuesAreUnknown(t *testing.T) {
 	}
 	if (ServerID{PID: 1}).Same(ServerID{PID: 1}) != Unknown || (ServerID{PID: 1}).Same(ServerID{PID: 2}) != Absent {
 		t.Error("a pid alone proves identity")
+	}
+}
+
+// What a server forked may hold its socket open after its end: KillServer returns once
+// nobody is put off there.
+func TestKillServerWaitsForItsSocket(t *testing.T) {
+	needLinux(t)
+	s := newServer(t)
+	old := start(t, s, "a")
+	if err := s.KillServer(context.Background(), old.Server); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(s.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", s.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			c.Close()
+		}
+		l.Close()
+	}()
+	if err := s.KillServer(context.Background(), old.Server); err != nil {
+		t.Fatal(err)
+	}
+	if dial(s.Socket) == nil {
+		t.Error("it is still connected to")
 	}
 }
