@@ -17,6 +17,7 @@ const (
 	envID      = "AGENT_LEDGER_ID"
 	envOwnID   = "AGENT_LEDGER_OWN_ID"
 	envAttempt = "AGENT_LEDGER_ATTEMPT"
+	envDir     = "AGENT_SESSIONS_DIR" // the ledger's folder, see [Open]
 )
 
 // ahead are facts that were gathered before the row's lock was taken.

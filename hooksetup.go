@@ -67,7 +67,8 @@ func InstallHooks(runtime string, opts InstallOptions) (HookChange, error) {
 }
 
 // UninstallHooks takes the command out of the runtime's settings again, which leaves the
-// very bytes that InstallHooks found. Errors are those of InstallHooks.
+// very bytes that InstallHooks found, or {} where it found no file. Errors are those of
+// InstallHooks.
 func UninstallHooks(runtime string, opts InstallOptions) (HookChange, error) {
 	return setHooks(runtime, opts, func(c *HookChange, form settings.Form, _ []string) (err error) {
 		c.Changed, err = settings.Uninstall(c.Path, form, opts.Command)

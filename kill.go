@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -19,8 +20,8 @@ type KillOptions struct {
 type Killed struct {
 	Entry Entry
 	// Near are processes of no session that still sit in the session's folder: not the tmux
-	// server that was started for it, nor what that runs without a terminal. They are
-	// reported and never touched.
+	// server that was started for it, nor what that runs without a terminal, nor the caller
+	// and its ancestors. They are reported and never touched.
 	Near []ProcessID
 	// Unrescued is why its uncommitted work could not be rescued; nil where it was, or there
 	// was none. [Rescue] can do it later.
@@ -251,13 +252,17 @@ func (s *Store) near(ctx context.Context, e *Entry) (near []ProcessID) {
 	if err != nil || e.Cwd == "" {
 		return nil
 	}
+	caller := []int{os.Getpid()} // and what it was started by: a person's shell, as a rule
+	for q := range p.snap.Ancestors(os.Getpid()) {
+		caller = append(caller, q.PID)
+	}
 	isServer := func(pid int) bool {
 		q, ok := p.snap.Get(pid)
 		return ok && p.identity(q).Same(e.PaneServer)
 	}
 	hosted := e.Mux.Socket != "" && e.Mux.Socket == p.dedicatedSocket(e.LedgerID)
 	for q := range p.snap.All() {
-		if cwd, err := p.snap.Cwd(q.PID); err != nil || cwd != e.Cwd || q.Gone() || q.PID == os.Getpid() {
+		if cwd, err := p.snap.Cwd(q.PID); err != nil || cwd != e.Cwd || q.Gone() || slices.Contains(caller, q.PID) {
 			continue
 		}
 		if hosted && (isServer(q.PID) || q.TTY == 0 && isServer(q.PPID)) {

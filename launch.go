@@ -177,14 +177,23 @@ func (s *Store) hostSocket(id string) (string, error) {
 	if len(path) <= longest {
 		return path, nil
 	}
-	run := os.Getenv("XDG_RUNTIME_DIR")
-	if !filepath.IsAbs(run) {
+	far := farDir()
+	if far == "" {
 		return "", fmt.Errorf("ledger: launch: %w: the path %q is too long for a socket, and there is no $XDG_RUNTIME_DIR", ErrInvalid, path)
 	}
-	if path = filepath.Join(run, "agent-sessions", id); len(path) > longest {
+	if path = filepath.Join(far, id); len(path) > longest {
 		return "", fmt.Errorf("ledger: launch: %w: the path %q is too long for a socket", ErrInvalid, path)
 	}
 	return path, nil
+}
+
+// farDir is where sockets lie whose path under the root would be too long; "": nowhere.
+func farDir() string {
+	run := os.Getenv("XDG_RUNTIME_DIR")
+	if !filepath.IsAbs(run) {
+		return ""
+	}
+	return filepath.Join(run, "agent-sessions")
 }
 
 // makeHostDir makes the folder of sockets: whoever can write to it could put a server of

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -268,6 +269,50 @@ func TestLaunchUnderALongRoot(t *testing.T) {
 	}
 	if rows := rowsByID(t, s); len(rows) != 1 {
 		t.Errorf("%d rows", len(rows))
+	}
+	// What lies there of other ledgers is not this one's to reap.
+	others := filepath.Join(run, "agent-sessions", goneID)
+	l, err := net.Listen("unix", others)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	l.Close()
+	if _, err := h.Kill(t.Context(), e.LedgerID, KillOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.gone(e.PaneServer)
+	rep, err := Reap(t.Context(), s, ReapOptions{})
+	if err != nil || !rep.Complete || !slices.Equal(rep.Probed, []string{e.LedgerID}) {
+		t.Errorf("%+v, %v", rep, err)
+	}
+	if exists(e.Mux.Socket) == nil || *exists(e.Mux.Socket) || !*exists(others) {
+		t.Error("the socket was left, or another ledger's was taken")
+	}
+	if rep, err := Reap(t.Context(), s, ReapOptions{}); err != nil || !rep.Complete || len(rep.Probed) > 0 {
+		t.Errorf("nothing to probe: %+v, %v", rep, err)
+	}
+}
+
+// The agent's hooks are to speak to the ledger that launched it, whichever is the default.
+func TestTheAgentIsToldItsLedger(t *testing.T) {
+	b := newBed(t)
+	s := b.open(filepath.Join(b.home, "own"))
+	h := &Host{Store: s}
+	if _, err := InstallHooks("claude", InstallOptions{Command: build(t, ctlPackage) + " hook claude"}); err != nil {
+		t.Fatal(err)
+	}
+	e, err := h.Launch(t.Context(), LaunchOptions{Runtime: "claude", Dir: b.dir, Wait: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer endServer(t, e.Mux.Socket)
+	await(t, "the hook's word", func() bool {
+		e, err := s.Get(t.Context(), e.LedgerID)
+		return err == nil && e.SessionID != "" && e.SessionSource == fromHook
+	})
+	if rows := rowsByID(t, b.s); len(rows) > 0 {
+		t.Errorf("in the default ledger: %v", rows)
 	}
 }
 

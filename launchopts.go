@@ -39,13 +39,14 @@ type launchable struct {
 	argv    []string // the first is absolute
 	dir     string   // real and absolute
 	env     []string
-	service bool  // it is one of the runtime's services, and no session
-	lost    error // why this process's own folder is not known, where it is to run in that
+	root    string // of the ledger
+	service bool   // it is one of the runtime's services, and no session
+	lost    error  // why this process's own folder is not known, where it is to run in that
 }
 
 // lookThrough resolves what can be wrong with a launch. The error is ErrInvalid.
 func (h *Host) lookThrough(opts LaunchOptions) (*launchable, error) {
-	l := &launchable{opts: opts, argv: slices.Clone(opts.Argv), env: opts.Env}
+	l := &launchable{opts: opts, argv: slices.Clone(opts.Argv), env: opts.Env, root: h.Store.root}
 	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("ledger: launch: %w: "+format, append([]any{ErrInvalid}, args...)...)
 	}
@@ -209,14 +210,16 @@ var identity = []string{envID, envOwnID, envAttempt}
 
 // childEnv is a session's environment, made of its launcher's: without what belongs to the
 // agent that the launcher runs under, whose session it is not, and, for a session in a
-// terminal of its own, without what belongs to the launcher's.
+// terminal of its own, without what belongs to the launcher's. It names the ledger, so that
+// the agent's hooks do not speak to another one.
 func (l *launchable) childEnv(keep ...string) []string {
 	unset := slices.DeleteFunc(runtimes.Unset(l.env), func(name string) bool { return slices.Contains(keep, name) })
 	unset = append(unset, identity...)
-	return slices.DeleteFunc(slices.Clone(l.env), func(kv string) bool {
+	env := slices.DeleteFunc(slices.Clone(l.env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return slices.Contains(unset, name)
 	})
+	return setenv(env, envDir, l.root)
 }
 
 // setenv sets a variable of an environment, of which some programs read the first and some

@@ -183,8 +183,8 @@ func resolveRoot(dir, home string) (root, userHome string, err error) {
 	}
 	switch {
 	case dir != "":
-	case os.Getenv("AGENT_SESSIONS_DIR") != "":
-		dir = os.Getenv("AGENT_SESSIONS_DIR")
+	case os.Getenv(envDir) != "":
+		dir = os.Getenv(envDir)
 	// The XDG specification has relative paths ignored.
 	case filepath.IsAbs(os.Getenv("XDG_STATE_HOME")):
 		dir = filepath.Join(os.Getenv("XDG_STATE_HOME"), "agent-sessions")

@@ -118,7 +118,7 @@ func (sw *sweeper) claimEdges(ctx context.Context) (claim edgeClaim, err error) 
 	}
 	if lost != nil {
 		before = nil
-		if len(sw.rows) > 0 {
+		if len(sw.rows) > 0 && !(sw.first && errors.Is(lost, errNothingSaid)) {
 			sw.rep.warn("", sw.stage, fmt.Errorf("%s: %w: the present states are taken as notified", notifiedFile, lost))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -58,8 +59,8 @@ const (
 )
 
 // Reap ends what hosting left behind, and nothing else: a tmux server that this library
-// started for a session (its socket lies under sock/, and every pane bears the session's
-// stamp), once the session is finished, nobody is attached and no process of a session
+// started for a session (its socket lies where [Host.Launch] puts it, and every pane bears
+// the session's stamp), once the session is finished, nobody is attached and no process of a session
 // runs in it; and the socket file of a server that is provably gone. What cannot be found
 // out counts as attached. At most 8 sockets are asked in a pass, those first that were
 // asked longest ago.
@@ -80,8 +81,16 @@ func Reap(ctx context.Context, s *Store, opts ReapOptions) (ReapReport, error) {
 	}
 	defer unlock()
 	sockets, err := s.sockets()
-	if err != nil || len(sockets) == 0 {
+	if err != nil {
 		return rep, err
+	}
+	far, err := s.farSockets()
+	if err != nil {
+		return rep, err
+	}
+	if sockets = append(sockets, far...); len(sockets) == 0 {
+		rep.Complete = true // there was nothing to compare with
+		return rep, nil
 	}
 	r := &reaper{s: s, opts: opts, rep: &rep, open: map[string]Entry{}}
 	if err := r.read(ctx); err != nil {
@@ -111,8 +120,26 @@ func Reap(ctx context.Context, s *Store, opts ReapOptions) (ReapReport, error) {
 }
 
 // sockets lists the ids that have a socket under sock/, in order.
-func (s *Store) sockets() (ids []string, err error) {
-	entries, err := os.ReadDir(s.path(dirSock))
+func (s *Store) sockets() (ids []string, err error) { return socketsIn(s.path(dirSock)) }
+
+// farSockets lists those that have one where sockets lie whose path would be too long under
+// the root. Those of other ledgers lie there too, so that a row must tell whose it is.
+func (s *Store) farSockets() (ids []string, err error) {
+	dir := farDir()
+	if dir == "" {
+		return nil, nil
+	}
+	if ids, err = socketsIn(dir); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(ids, func(id string) bool {
+		path, err := s.hostSocket(id)
+		return err != nil || path != filepath.Join(dir, id) || s.sightRow(id).state != rowThere
+	}), nil
+}
+
+func socketsIn(dir string) (ids []string, err error) {
+	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -152,9 +179,18 @@ func (r *reaper) did(id, action string, err error) {
 	r.s.logger.Info("reaped", "session", id, "action", action, "outcome", done.Outcome, "error", done.Error)
 }
 
+// socket is where the session's socket lies.
+func (r *reaper) socket(id string) string {
+	path, err := r.s.hostSocket(id)
+	if err != nil {
+		return r.s.path(dirSock, id) // where it was found
+	}
+	return path
+}
+
 func (r *reaper) server(id string) tmux.Server {
 	srv := r.opts.Tmux
-	srv.Socket, srv.Name = r.s.path(dirSock, id), ""
+	srv.Socket, srv.Name = r.socket(id), ""
 	srv.Timeout = cmp.Or(srv.Timeout, probeFor)
 	return srv
 }
@@ -177,7 +213,7 @@ func (r *reaper) reap(ctx context.Context, id string) {
 		}
 		return
 	}
-	if !r.over(row) || !ours(list, id) {
+	if !r.over(id, row) || !ours(list, id) {
 		return
 	}
 	if why := r.busy(ctx, list.Server, row, id); why != "" {
@@ -186,7 +222,7 @@ func (r *reaper) reap(ctx context.Context, id string) {
 	}
 	// A second look right before, since it takes time to look for processes.
 	again, err := srv.List(ctx)
-	if err != nil || again.Server.Same(list.Server) != tmux.Present || !ours(again, id) || !r.over(r.s.sightRow(id)) {
+	if err != nil || again.Server.Same(list.Server) != tmux.Present || !ours(again, id) || !r.over(id, r.s.sightRow(id)) {
 		return
 	}
 	if err = srv.KillServer(ctx, list.Server); err != nil {
@@ -199,13 +235,13 @@ func (r *reaper) reap(ctx context.Context, id string) {
 }
 
 // over reports whether the session is finished. A row that is gone is, where all rows
-// could be listed.
-func (r *reaper) over(row rowSight) bool {
+// could be listed and the socket is no other ledger's.
+func (r *reaper) over(id string, row rowSight) bool {
 	switch row.state {
 	case rowThere:
 		return !row.entry.IsOpen() && row.entry.Lease == nil
 	case rowAbsent:
-		return r.rep.Complete
+		return r.rep.Complete && r.socket(id) == r.s.path(dirSock, id)
 	}
 	return false
 }

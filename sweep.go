@@ -143,6 +143,8 @@ type sweeper struct {
 	cur  *cursors
 	now  time.Time
 
+	first bool // no pass has left anything yet
+
 	stage string // for the report
 
 	rows  []sweepRow     // of sessions/, sorted by id
@@ -214,7 +216,7 @@ func (sw *sweeper) read(ctx context.Context) error {
 	if err != nil {
 		sw.rep.warn("", sw.stage, err)
 	}
-	sw.cur = cur
+	sw.cur, sw.first = cur, err == nil && cur.saved == nil
 	sw.at = map[string]int{}
 	whole, err := sw.s.scan(ctx, dirSessions, func(name string, r *row) bool {
 		var damaged *DamagedError

@@ -47,7 +47,7 @@ func doctor(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) err
 // hooks says for each runtime whether its hooks are installed. Nobody has to have them: what
 // is not installed is no finding.
 func (a *app) hooks() (err error) {
-	for _, st := range hooksStates() {
+	for _, st := range a.hooksStates() {
 		switch {
 		case a.json && st.none:
 		case a.json:

@@ -34,7 +34,7 @@ func (a *app) eachHooks(names []string, change func(string, ledger.InstallOption
 	}
 	var errs []error
 	for _, name := range names {
-		opts, err := hookOptions(name)
+		opts, err := a.hookOptions(name)
 		if err != nil {
 			return err
 		}
@@ -74,13 +74,21 @@ func used(name, settings string) bool {
 	return err == nil && info.IsDir()
 }
 
-// hookOptions have this very program run as the hook.
-func hookOptions(runtime string) (ledger.InstallOptions, error) {
+// hookOptions have this very program run as the hook, with the ledger that it was given.
+func (a *app) hookOptions(runtime string) (ledger.InstallOptions, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return ledger.InstallOptions{}, err
 	}
-	return ledger.InstallOptions{Command: shellWord(self) + " hook " + runtime}, nil
+	command := shellWord(self)
+	if a.dir != "" {
+		dir, err := filepath.Abs(a.dir)
+		if err != nil {
+			return ledger.InstallOptions{}, err
+		}
+		command += " -dir " + shellWord(dir)
+	}
+	return ledger.InstallOptions{Command: command + " hook " + runtime}, nil
 }
 
 // shellWord quotes a word for a shell, where it needs that.
@@ -104,9 +112,9 @@ type hooksState struct {
 }
 
 // hooksStates says of each agent that is used here whether its hooks are installed.
-func hooksStates() (states []hooksState) {
+func (a *app) hooksStates() (states []hooksState) {
 	for _, name := range ledger.HookRuntimes() {
-		opts, err := hookOptions(name)
+		opts, err := a.hookOptions(name)
 		if err != nil {
 			return nil
 		}

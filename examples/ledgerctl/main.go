@@ -113,7 +113,11 @@ func (a *app) run(ctx context.Context, args []string) error {
 	if c.name != "hook" { // which is over before anybody could interrupt it
 		// A second interrupt kills at once: the ledger loses nothing by that.
 		var stop func()
-		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+		if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+			ends = append(ends, syscall.SIGHUP) // the terminal was closed: an operation gives its lease back
+		}
+		ctx, stop = signal.NotifyContext(ctx, ends...)
 		defer stop()
 	}
 	do := c.run(ctx, a, flags)
