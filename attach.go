@@ -52,21 +52,18 @@ func (h *Host) Reopen(ctx context.Context, id string, opts AttachOptions) (Entry
 		return e, fmt.Errorf("ledger: attach %q: %w: it is over", id, ErrIllegal)
 	case st.State == LivenessOrphaned:
 		return h.resume(ctx, e, opts)
+	case st.State == LivenessUnknown:
+		return e, fmt.Errorf("ledger: attach %q: %w: %s", id, ErrUnknown, st.Reason)
 	case !st.State.alive():
-		return e, fmt.Errorf("ledger: attach %q: %w: %s", id, orErr(st.State == LivenessUnknown, ErrUnknown, ErrIllegal), st.Reason)
+		return e, fmt.Errorf("ledger: attach %q: %w: %s", id, ErrIllegal, st.Reason)
 	case e.Mux.Kind == "" && e.TTY != "":
 		return e, fmt.Errorf("ledger: attach %q: %w: it runs in a terminal of its own, %s", id, ErrIllegal, e.TTY)
+	case st.Mux == MuxUnreachable:
+		return e, fmt.Errorf("ledger: attach %q: %w: it runs, and its multiplexer does not answer for it", id, ErrUnknown)
 	case st.Mux != MuxAttached && st.Mux != MuxDetached:
 		return e, fmt.Errorf("ledger: attach %q: %w: it runs, and nothing shows it", id, ErrIllegal)
 	}
 	return e, nil
-}
-
-func orErr(cond bool, yes, no error) error {
-	if cond {
-		return yes
-	}
-	return no
 }
 
 // resume starts an orphaned session's conversation as a session of its own.
@@ -99,7 +96,12 @@ func (h *Host) resume(ctx context.Context, e Entry, opts AttachOptions) (Entry, 
 func AttachCommand(e Entry) (Command, error) {
 	switch {
 	case e.Mux.Kind == MuxTmux && e.Mux.Socket != "" && e.Mux.Target != "":
-		argv, err := tmux.Server{Socket: e.Mux.Socket}.AttachArgs(e.Mux.Target)
+		srv := tmux.Server{Socket: e.Mux.Socket}
+		attach := func() ([]string, error) { return srv.AttachArgs(e.Mux.Target) }
+		if e.PaneID != "" {
+			attach = func() ([]string, error) { return srv.AttachPaneArgs(e.PaneID) } // a person may have renamed its session
+		}
+		argv, err := attach()
 		if err != nil {
 			return Command{}, fmt.Errorf("ledger: attach %q: %w", e.LedgerID, err)
 		}

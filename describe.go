@@ -13,10 +13,10 @@ import (
 	"github.com/sessionledger/ledger/internal/runtimes"
 )
 
-// PaneLookup asks the tmux server behind socket, whose process is serverPID, in which of
+// paneLookup asks the tmux server behind socket, whose process is serverPID, in which of
 // its panes one of the processes panePIDs was started. ok is false where the server could
 // not be asked, is another process by now, or has no such pane: nothing is then known.
-type PaneLookup func(ctx context.Context, socket string, serverPID int, panePIDs []int) (session, window, pane string, ok bool)
+type paneLookup func(ctx context.Context, socket string, serverPID int, panePIDs []int) (session, window, pane string, ok bool)
 
 // agentAbove is what the agents above a session are.
 type agentAbove struct {
@@ -30,7 +30,7 @@ type agentAbove struct {
 // has none stays zero.
 //
 // What moves by events alone, process and location, comes beside the entry.
-func (p *pass) describe(ctx context.Context, procs *table, m *match, above agentAbove, panes PaneLookup) (Entry, Location) {
+func (p *pass) describe(ctx context.Context, procs *table, m *match, above agentAbove, panes paneLookup) (Entry, Location) {
 	pid := m.process.PID
 	q, ok := p.snap.Get(pid)
 	if !ok {
@@ -92,7 +92,7 @@ func (p *pass) homes(env procscan.Env) runtimes.Homes {
 
 // locate says where a session process runs, by the nearest multiplexer above it. A tmux
 // server is asked which of its panes holds the chain, where somebody can ask it.
-func (p *pass) locate(ctx context.Context, pid int, environ func(string) (string, bool), panes PaneLookup) Location {
+func (p *pass) locate(ctx context.Context, pid int, environ func(string) (string, bool), panes paneLookup) Location {
 	found := p.muxesAbove(pid, environ)
 	if len(found) == 0 {
 		return Location{}

@@ -268,7 +268,7 @@ func TestTmuxAncestorIsAskedOverItsOwnSocket(t *testing.T) {
 				}
 				return "work", "pane", tmux("display-message", "-p", "-t", "=work:", "#{pane_id}"), true
 			}
-			e := mustEnrol(t, s, pid, &EnrolOptions{Panes: panes})
+			e := mustEnrol(t, s, pid, &EnrolOptions{panes: panes})
 			if e.Mux.Kind != MuxTmux || e.Mux.Socket != mustReal(t, socket) || e.Mux.Target != "work" || e.PaneID != "%0" ||
 				e.PaneServer.PID != server || e.Window != "pane" || e.LaunchedBy != LaunchedByUser || !slices.Equal(asked, []int{server}) {
 				t.Errorf("%+v, pane %s of %d, window %q, launched by %q, asked %d", e.Mux, e.PaneID, e.PaneServer.PID, e.Window, e.LaunchedBy, asked)
@@ -294,7 +294,7 @@ func TestTmuxServerThatCannotBeAskedLeavesTheTargetOpen(t *testing.T) {
 	tmux, socket, _ := tmuxServer(t, treeEnv(home), `exec bash -c "exec -a claude sleep 1000"`)
 	pid := waitSession(t, s, tmux)
 	refuse := func(context.Context, string, int, []int) (string, string, string, bool) { return "a", "b", "c", false }
-	for name, panes := range map[string]PaneLookup{"nobody asks": nil, "no answer": refuse} {
+	for name, panes := range map[string]paneLookup{"nobody asks": nil, "no answer": refuse} {
 		p, err := s.chainPass(pid)
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,12 +16,10 @@ type EnrolOptions struct {
 	Runtime string
 	// By is recorded as [Entry.EnrolledBy]. "": EnrolledByDiscovery.
 	By string
-	// Panes asks a tmux server which pane holds the session. Nil: the server is asked for one
-	// listing.
-	Panes PaneLookup
 
-	word *hookWord          // what a hook said of the conversation
-	sign func(*Entry) error // notes the hook itself in a row that it makes or binds
+	panes paneLookup         // nil: each server is asked for one listing
+	word  *hookWord          // what a hook said of the conversation
+	sign  func(*Entry) error // notes the hook itself in a row that it makes or binds
 }
 
 // Enrol adopts the running process pid as a session, with every fact that evidence can be
@@ -65,10 +64,6 @@ func (s *Store) Enrol(ctx context.Context, pid int, opts *EnrolOptions) (row Ent
 		}
 		p.declare(pid, o.Runtime)
 	}
-	return s.enrolIn(ctx, p, pid, o)
-}
-
-func (s *Store) enrolIn(ctx context.Context, p *pass, pid int, o EnrolOptions) (row Entry, adopted bool, err error) {
 	plan, err := s.plan(ctx, p, nil)
 	if err != nil {
 		return Entry{}, false, err
@@ -175,8 +170,8 @@ type enroller struct {
 }
 
 func (s *Store) enroller(p *pass, plan []match, o EnrolOptions) *enroller {
-	if o.Panes == nil {
-		o.Panes = s.lookUpPane
+	if o.panes == nil {
+		o.panes = s.panesOnce()
 	}
 	en := &enroller{store: s, pass: p, plan: plan, opts: o, at: make(map[int]int, len(plan)), rows: map[int]string{}}
 	for i := range plan {
@@ -281,13 +276,6 @@ func (en *enroller) above(m *match) agentAbove {
 	return a
 }
 
-func (en *enroller) by() string {
-	if en.opts.By == "" {
-		return EnrolledByDiscovery
-	}
-	return en.opts.By
-}
-
 // note marks a row that a hook makes or fills with the hook's own sign of life.
 func (en *enroller) note(e *Entry) error {
 	if en.opts.sign == nil {
@@ -298,8 +286,8 @@ func (en *enroller) note(e *Entry) error {
 
 // enrol makes a row for a process that has none.
 func (en *enroller) enrol(ctx context.Context, m *match) (Entry, bool, error) {
-	e, loc := en.pass.describe(ctx, en.store.procs, m, en.above(m), en.opts.Panes)
-	e.LedgerID, e.EnrolledBy = m.row, en.by()
+	e, loc := en.pass.describe(ctx, en.store.procs, m, en.above(m), en.opts.panes)
+	e.LedgerID, e.EnrolledBy = m.row, cmp.Or(en.opts.By, EnrolledByDiscovery)
 	if err := en.note(&e); err != nil {
 		return Entry{}, false, err
 	}
@@ -320,7 +308,7 @@ func (en *enroller) enrol(ctx context.Context, m *match) (Entry, bool, error) {
 
 // bind gives a process to the row that waits for it.
 func (en *enroller) bind(ctx context.Context, m *match) (Entry, bool, error) {
-	facts, loc := en.pass.describe(ctx, en.store.procs, m, en.above(m), en.opts.Panes)
+	facts, loc := en.pass.describe(ctx, en.store.procs, m, en.above(m), en.opts.panes)
 	ev := Bind("", m.process, loc)
 	if m.carries.attempt != "" {
 		if r := en.store.sightRow(m.row); r.state == rowThere && r.entry.Lease != nil {

@@ -45,10 +45,16 @@ func (h *Host) Exec(ctx context.Context, opts LaunchOptions) error {
 	case err != nil:
 		h.Store.logger.Warn("launched without a record", "command", l.argv[0], "error", err)
 	case row.LedgerID != "":
-		env = append(env, envID+"="+row.LedgerID, envAttempt+"="+row.Lease.Attempt)
+		env = append(env, envID+"="+row.LedgerID)
+		if row.Lease != nil {
+			env = append(env, envAttempt+"="+row.Lease.Attempt)
+		} else if id, _ := getenv(l.env, envID); id == row.LedgerID {
+			attempt, _ := getenv(l.env, envAttempt)
+			env = append(env, envAttempt+"="+attempt)
+		}
 	}
 	err = become(l.argv, env)
-	if row.LedgerID != "" {
+	if row.Lease != nil {
 		// It never ran: the row must not say that it did.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWait)
 		defer cancel()
@@ -68,7 +74,8 @@ func (h *Host) record(ctx context.Context, l *launchable) (Entry, error) {
 		return Entry{}, fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
 	if row, err := s.Find(ctx, Query{Process: self}); err == nil && row.IsOpen() {
-		return Entry{}, nil // a wrapper that has been launched launches what it wraps
+		row.Lease = nil
+		return row, nil // a wrapper that has been launched launches what it wraps
 	}
 	row := s.birthRow(ctx, l)
 	p, err := s.chainPass(self.PID)
@@ -76,7 +83,7 @@ func (h *Host) record(ctx context.Context, l *launchable) (Entry, error) {
 		return Entry{}, err
 	}
 	m := &match{candidate: candidate{process: self, runtime: l.runtime}}
-	facts, loc := p.describe(ctx, s.procs, m, agentAbove{}, s.lookUpPane)
+	facts, loc := p.describe(ctx, s.procs, m, agentAbove{}, s.panesOnce())
 	row.StartedAt, row.CPUTicks, row.ProcessDescribedAt = facts.StartedAt, facts.CPUTicks, facts.ProcessDescribedAt
 	born, err := s.Create(ctx, row, BeginCreate(self))
 	if born.LedgerID == "" {

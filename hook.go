@@ -16,9 +16,8 @@ import (
 // HookOptions say how a hook is handled. The zero value is right for a program that the
 // agent's hook runs.
 type HookOptions struct {
-	PID   int           // the hook's process; 0: this one. The session is looked for above it
-	Panes PaneLookup    // see EnrolOptions
-	Wait  time.Duration // for all locks of the hook together; 0: 600 ms
+	PID  int           // the hook's process; 0: this one. The session is looked for above it
+	Wait time.Duration // for all locks of the hook together; 0: 600 ms
 }
 
 // HookResult says what a hook did to the record.
@@ -208,7 +207,7 @@ func (h *hook) session(ctx context.Context) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	o := EnrolOptions{By: EnrolledByHook, Panes: h.panes(), word: h.word, sign: h.sign}
+	o := EnrolOptions{By: EnrolledByHook, panes: h.panes(), word: h.word, sign: h.sign}
 	en := h.s.enroller(p, plan, o)
 	i := en.at[p.candidates()[at].process.PID]
 	if head, ok := en.at[en.plan[i].head]; ok && en.plan[i].kind == matchPart {
@@ -325,11 +324,8 @@ func (p *pass) nearest(runtime string, pid int) int {
 }
 
 // panes is the look-up of a new session's pane, with the patience of a hook.
-func (h *hook) panes() PaneLookup {
-	ask := h.opts.Panes
-	if ask == nil {
-		ask = h.s.lookUpPane
-	}
+func (h *hook) panes() paneLookup {
+	ask := h.s.panesOnce()
 	return func(ctx context.Context, socket string, serverPID int, panePIDs []int) (session, window, pane string, ok bool) {
 		ctx, cancel := context.WithTimeout(ctx, h.look)
 		defer cancel()

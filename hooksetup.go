@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -57,11 +58,7 @@ func HookRuntimes() (names []string) {
 // is wrong with the file, which is then untouched: malformed JSON, hooks of a wrong type.
 func InstallHooks(runtime string, opts InstallOptions) (HookChange, error) {
 	return setHooks(runtime, opts, func(c *HookChange, form settings.Form, events []string) (err error) {
-		timeout := opts.Timeout
-		if timeout == 0 {
-			timeout = hookTimeout
-		}
-		c.Changed, err = settings.Install(c.Path, form, events, opts.Command, timeout)
+		c.Changed, err = settings.Install(c.Path, form, events, opts.Command, cmp.Or(opts.Timeout, hookTimeout))
 		return err
 	})
 }
@@ -87,30 +84,32 @@ func Hooks(runtime string, opts InstallOptions) (now HookChange, missing []strin
 }
 
 // setHooks finds the settings file, changes it, and reads what it then says.
-func setHooks(runtime string, opts InstallOptions, change func(*HookChange, settings.Form, []string) error) (HookChange, error) {
-	c := HookChange{Runtime: runtime, Path: opts.Path, Events: []string{}}
+func setHooks(runtime string, opts InstallOptions, change func(*HookChange, settings.Form, []string) error) (c HookChange, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("ledger: hooks of %s: %w", runtime, err)
+		}
+	}()
+	c = HookChange{Runtime: runtime, Path: opts.Path, Events: []string{}}
 	form, err := settings.FormOf(runtime)
 	if err != nil {
-		return c, fmt.Errorf("ledger: hooks of %s: %w: %w", runtime, ErrInvalid, err)
+		return c, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if opts.Command == "" {
-		return c, fmt.Errorf("ledger: hooks of %s: %w: no command", runtime, ErrInvalid)
+		return c, fmt.Errorf("%w: no command", ErrInvalid)
 	}
 	spec, _ := runtimes.Builtin().Lookup(runtime)
 	if c.Path == "" {
 		if c.Path, err = hookFile(spec, opts); err != nil {
-			return c, fmt.Errorf("ledger: hooks of %s: %w", runtime, err)
+			return c, err
 		}
 	}
 	if err := change(&c, form, slices.Clone(spec.Hooks)); err != nil {
-		return c, fmt.Errorf("ledger: hooks of %s: %w", runtime, err)
+		return c, err
 	}
 	events, err := settings.Installed(c.Path, form, opts.Command)
-	if err != nil {
-		return c, fmt.Errorf("ledger: hooks of %s: %w", runtime, err)
-	}
 	c.Events = append(c.Events, events...)
-	return c, nil
+	return c, err
 }
 
 // hookFile is a runtime's own settings file.

@@ -157,15 +157,13 @@ func (h *Host) kill(ctx context.Context, e Entry, opts KillOptions) (Killed, err
 // applyOnceSeen applies an event whose guards may have to look twice: a process that is just
 // starting another program hides its environment for some milliseconds.
 func (s *Store) applyOnceSeen(ctx context.Context, id string, ev Event) (Entry, error) {
-	const tries, pause = 20, 100 * time.Millisecond
+	const tries, wait = 20, 100 * time.Millisecond
 	for try := 1; ; try++ {
 		e, _, err := s.Apply(ctx, id, ev)
 		if !errors.Is(err, ErrUnknown) || try == tries {
 			return e, err
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if pause(ctx, wait) != nil {
 			return e, err
 		}
 	}

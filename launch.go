@@ -125,6 +125,15 @@ func (h *Host) prepareLaunch(ctx context.Context, opts LaunchOptions) (*launchin
 			return nil, fmt.Errorf("ledger: launch: %w: %q by %q", ErrConversationHeld, c, by)
 		}
 	}
+	if id := opts.ResumedFrom; id != "" {
+		old, err := h.Store.Get(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if old.IsOpen() && h.Store.sessionVerdict(ctx, &old) == Running {
+			return nil, fmt.Errorf("ledger: launch: %w: %q runs", ErrConversationHeld, id)
+		}
+	}
 	return l, nil
 }
 
@@ -227,49 +236,49 @@ func (l *launching) bind(ctx context.Context) error {
 }
 
 // findCarrier identifies the process in the pane by the attempt in its environment: the
-// pid that tmux tells is another process's where the server was put into a container. The
-// server is zero there.
+// pid that tmux tells is another process's where the server was put into a container, so
+// that now and then the whole table is looked through. The server is zero there.
 func (l *launching) findCarrier(ctx context.Context) (carrier, server ProcessID, err error) {
 	s, attempt := l.h.Store, l.row.Lease.Attempt
 	ctx, cancel := context.WithTimeout(ctx, carrierWait)
 	defer cancel()
-	for {
+	for try := 1; ; try++ {
 		p, err := s.chainPass(l.pane.PID)
 		if err == nil {
 			env, envErr := p.snap.Environ(l.pane.PID)
 			if v, _ := env.Lookup(envAttempt); envErr == nil && v == attempt {
 				q, _ := p.snap.Get(l.pane.PID)
-				for above := range p.snap.Ancestors(l.pane.PID) {
-					if above.PID == l.pane.Server.PID && isTmuxServer(above) {
-						server = p.identity(above)
-					}
-				}
-				return p.identity(q), server, nil
+				carrier = p.identity(q)
 			}
 		}
-		if err := l.nap(ctx); err != nil {
-			break
+		if carrier.IsZero() && try%16 == 0 {
+			if p, err = s.newPass(ctx); err == nil {
+				if _, found, atGate := p.attempt(attempt); atGate {
+					carrier = found
+				}
+			}
+		}
+		if !carrier.IsZero() {
+			for above := range p.snap.Ancestors(carrier.PID) {
+				if above.PID == l.pane.Server.PID && isTmuxServer(above) {
+					server = p.identity(above)
+				}
+			}
+			return carrier, server, nil
+		}
+		if pause(ctx, lookPause) != nil {
+			return carrier, server, fmt.Errorf("ledger: launch: %w: the pane's process %d does not carry the attempt", ErrUnknown, l.pane.PID)
 		}
 	}
-	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), carrierWait)
-	defer cancel()
-	p, err := s.newPass(ctx)
-	if err != nil {
-		return carrier, server, err
-	}
-	seen, carrier, atGate := p.attempt(attempt)
-	if seen != Running || !atGate {
-		return carrier, server, fmt.Errorf("ledger: launch: %w: the pane's process %d does not carry the attempt", ErrUnknown, l.pane.PID)
-	}
-	return carrier, ProcessID{}, nil
 }
 
-// nap is the pause between two looks at what gives no notice, such as an exec.
-func (l *launching) nap(ctx context.Context) error {
-	timer := time.NewTimer(3 * time.Millisecond)
-	defer timer.Stop()
+// lookPause is between two looks at what gives no notice, such as an exec.
+const lookPause = 3 * time.Millisecond
+
+// pause waits, or says why the wait ended early.
+func pause(ctx context.Context, d time.Duration) error {
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -313,7 +322,7 @@ func (l *launching) awaitAgent(ctx context.Context) error {
 				return nil
 			}
 		}
-		if err := l.nap(ctx); err != nil {
+		if err := pause(ctx, lookPause); err != nil {
 			return fmt.Errorf("%w: its carrier did not start it: %w", ErrUnknown, err)
 		}
 	}
@@ -356,7 +365,7 @@ func (l *launching) giveUp(ctx context.Context, why error) (Entry, error) {
 			return e, errors.Join(why, err)
 		}
 		// A process that was just starting a program could not be read.
-		if l.nap(ctx) != nil {
+		if pause(ctx, lookPause) != nil {
 			return e, why
 		}
 	}

@@ -61,7 +61,7 @@ func (h *Host) lookThrough(opts LaunchOptions) (*launchable, error) {
 		spec, _ := rts.table.Lookup(opts.Runtime)
 		program, err := h.Store.findProgram(spec)
 		if err != nil {
-			return nil, invalid("%v", err)
+			return nil, invalid("%w", err)
 		}
 		l.argv = []string{program}
 	}
@@ -70,7 +70,7 @@ func (h *Host) lookThrough(opts LaunchOptions) (*launchable, error) {
 		l.argv[0], err = filepath.Abs(program)
 	}
 	if err != nil {
-		return nil, invalid("%v", err)
+		return nil, invalid("%w", err)
 	}
 	name, session := rts.Match(l.argv, nil)
 	l.runtime = cmp.Or(opts.Runtime, name, plainName(filepath.Base(l.argv[0])))
@@ -85,7 +85,7 @@ func (h *Host) lookThrough(opts LaunchOptions) (*launchable, error) {
 		return nil, invalid("a NUL in the command or its environment")
 	}
 	if l.dir, err = launchDir(opts.Dir); err != nil {
-		if err = invalid("%v", err); opts.Dir != "" {
+		if err = invalid("%w", err); opts.Dir != "" {
 			return nil, err
 		}
 		l.lost = err

@@ -61,15 +61,6 @@ const (
 	matchOff                    // discovery is switched off here
 )
 
-// String returns the kind in lower case.
-func (k matchKind) String() string {
-	names := [...]string{"none", "known", "bind", "enrol", "part", "held", "wait", "unverifiable", "refused", "off"}
-	if k < 0 || int(k) >= len(names) {
-		return "none"
-	}
-	return names[k]
-}
-
 // match is the decision on one candidate.
 type match struct {
 	candidate

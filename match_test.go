@@ -254,3 +254,12 @@ func TestIDRuntime(t *testing.T) {
 		}
 	}
 }
+
+// String returns the kind in lower case.
+func (k matchKind) String() string {
+	names := [...]string{"none", "known", "bind", "enrol", "part", "held", "wait", "unverifiable", "refused", "off"}
+	if k < 0 || int(k) >= len(names) {
+		return "none"
+	}
+	return names[k]
+}

@@ -228,15 +228,6 @@ func (s *Store) ownSocket(ctx context.Context, serverPID int) string {
 	return ""
 }
 
-// lookUpPane is the [PaneLookup] that asks tmux: one listing, bounded by ctx.
-func (s *Store) lookUpPane(ctx context.Context, socket string, serverPID int, panePIDs []int) (session, window, pane string, ok bool) {
-	listing, err := s.server(socket, ProcessID{}).List(ctx)
-	if err != nil {
-		return "", "", "", false
-	}
-	return paneIn(listing, serverPID, panePIDs)
-}
-
 // paneIn finds the pane in which one of the processes was started.
 func paneIn(listing tmux.Listing, serverPID int, panePIDs []int) (session, window, pane string, ok bool) {
 	if listing.Server.PID != serverPID {

@@ -177,10 +177,7 @@ func configFor(spec runtimes.Spec, homes runtimes.Homes, transcript string) (set
 // conversationHolder says who has the row's conversation in use: another open row, or the
 // row's own process while it runs.
 func (s *Store) conversationHolder(ctx context.Context, e *Entry) (string, error) {
-	if err := s.completeClaims(ctx); err != nil && !isReadOnly(err) {
-		return "", err
-	}
-	by, err := s.holder(conversationClaim(e.Runtime, e.SessionID))
+	by, err := s.conversationRow(ctx, e.Runtime, e.SessionID)
 	if err != nil {
 		return "", err
 	}
@@ -257,7 +254,7 @@ func lookPathBut(name, skip string, own os.FileInfo) (string, error) {
 		return exec.LookPath(name)
 	}
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		if !filepath.IsAbs(dir) || sameFolder(dir, skip) {
+		if !filepath.IsAbs(dir) || sameFile(dir, skip) {
 			continue
 		}
 		path, err := exec.LookPath(filepath.Join(dir, name))
@@ -270,15 +267,6 @@ func lookPathBut(name, skip string, own os.FileInfo) (string, error) {
 		return path, nil
 	}
 	return "", fmt.Errorf("%q: %w", name, exec.ErrNotFound)
-}
-
-func sameFolder(a, b string) bool {
-	if b == "" {
-		return false
-	}
-	x, errX := os.Stat(a)
-	y, errY := os.Stat(b)
-	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
 // isReadOnly reports whether a write failed because the ledger can only be read.

@@ -20,26 +20,20 @@ func (l *launching) aloneInResuming(ctx context.Context) error {
 	if from == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, resumingWait)
-	defer cancel()
-	for {
+	for end := time.Now().Add(resumingWait); ; {
 		other, decided, err := l.h.Store.resuming(ctx, from, l.row.LedgerID)
 		switch {
-		case ctx.Err() != nil:
-			return l.outrun(from, other)
 		case err != nil:
 			return err
 		case other == "":
 			return nil
-		case decided, other < l.row.LedgerID:
-			return l.outrun(from, other)
+		case decided, other < l.row.LedgerID, time.Now().After(end):
+			return fmt.Errorf("ledger: launch: %w: %q is being taken up by %q", ErrConversationHeld, from, other)
 		}
-		_ = l.nap(ctx)
+		if err := pause(ctx, lookPause); err != nil {
+			return err
+		}
 	}
-}
-
-func (l *launching) outrun(from, other string) error {
-	return fmt.Errorf("ledger: launch: %w: %q is being taken up by %q", ErrConversationHeld, from, other)
 }
 
 // resuming finds an open row that takes the session from up, beside the row not: one that

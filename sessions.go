@@ -259,11 +259,7 @@ func (g *gathering) cpu(ctx context.Context) {
 	if len(idle) == 0 || sample < 0 {
 		return
 	}
-	timer := time.NewTimer(sample)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+	if pause(ctx, sample) != nil {
 		return
 	}
 	for _, i := range idle {

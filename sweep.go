@@ -27,10 +27,6 @@ type SweepOptions struct {
 	Host *Host
 	// Mux asks the multiplexers about live sessions. Nil: tmux and dtach are asked.
 	Mux MuxProbe
-	// Panes asks where a session is whose place is not recorded. Nil: a listing of the
-	// server, once in a pass.
-	Panes PaneLookup
-
 	// Notify delivers what changed to a person: all edges of a pass at once, each once per
 	// session and change, across restarts. Its context ends after 10 s. An edge whose
 	// delivery failed, or was interrupted, is delivered once more by a later sweep. Nil:
@@ -101,9 +97,7 @@ func Sweep(ctx context.Context, s *Store, opts SweepOptions) (Report, error) {
 	if sw.opts.Mux == nil {
 		sw.opts.Mux = s.probeMux(sw.h.Servers)
 	}
-	if sw.opts.Panes == nil {
-		sw.opts.Panes = s.panesOnce()
-	}
+	sw.panes = s.panesOnce()
 	if sw.opts.Edges == nil {
 		sw.opts.Edges = DefaultEdges()
 	}
@@ -136,12 +130,13 @@ var sweepStages = []struct {
 
 // sweeper is one pass.
 type sweeper struct {
-	s    *Store
-	h    *Host
-	opts SweepOptions
-	rep  *reporter
-	cur  *cursors
-	now  time.Time
+	panes paneLookup // each server is asked for one listing
+	s     *Store
+	h     *Host
+	opts  SweepOptions
+	rep   *reporter
+	cur   *cursors
+	now   time.Time
 
 	first bool // no pass has left anything yet
 

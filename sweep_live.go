@@ -24,7 +24,7 @@ func (sw *sweeper) enrol(ctx context.Context) error {
 	sw.view = view
 	sw.rebind(ctx)
 	plan := planMatches(sw.pass.candidates(), *sw.view, sw.pass.noDiscovery)
-	sw.plan = sw.s.enroller(sw.pass, plan, EnrolOptions{Panes: sw.opts.Panes})
+	sw.plan = sw.s.enroller(sw.pass, plan, EnrolOptions{panes: sw.panes})
 	for i := range plan {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -266,7 +266,7 @@ func (sw *sweeper) relocate(ctx context.Context, id string, done func(id string)
 	if err != nil {
 		return
 	}
-	loc := sw.pass.locate(ctx, e.PID, env.Lookup, sw.opts.Panes)
+	loc := sw.pass.locate(ctx, e.PID, env.Lookup, sw.panes)
 	next := e.clone()
 	next.relocate(&loc)
 	if next.Mux.Kind == e.Mux.Kind && next.Mux.Socket == e.Mux.Socket && next.Mux.Target == e.Mux.Target &&
@@ -286,7 +286,7 @@ func (sw *sweeper) relocate(ctx context.Context, id string, done func(id string)
 
 // panesOnce is the look-up of panes for one pass: it lists each server once, however many
 // sessions are in it.
-func (s *Store) panesOnce() PaneLookup {
+func (s *Store) panesOnce() paneLookup {
 	type answer struct {
 		listing tmux.Listing
 		err     error

@@ -1,7 +1,6 @@
 package ledgertest
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -36,7 +35,6 @@ type Agent struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	ended chan struct{} // closed when it was waited for
-	err   error         // of the wait
 
 	mu   sync.Mutex
 	text string // what it has printed
@@ -52,28 +50,16 @@ func Start(t testing.TB, cmd *exec.Cmd) *Agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stderr = cmd.Stdout
+	out := output{a}
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.WaitDelay = time.Second // what it has started may hold its output open for ever
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	a.in = in
 	go func() {
 		defer close(a.ended)
-		r := bufio.NewReader(out)
-		for {
-			line, err := r.ReadString('\n')
-			a.mu.Lock()
-			a.text += line
-			a.mu.Unlock()
-			if err != nil {
-				break
-			}
-		}
-		a.err = cmd.Wait()
+		_ = cmd.Wait() // ProcessState tells
 	}()
 	t.Cleanup(func() {
 		in.Close()
@@ -85,6 +71,16 @@ func Start(t testing.TB, cmd *exec.Cmd) *Agent {
 		}
 	})
 	return a
+}
+
+// output takes what an agent prints.
+type output struct{ a *Agent }
+
+func (o output) Write(p []byte) (int, error) {
+	o.a.mu.Lock()
+	defer o.a.mu.Unlock()
+	o.a.text += string(p)
+	return len(p), nil
 }
 
 // PID is its process.

@@ -36,12 +36,9 @@ type Client struct {
 
 // Connect opens a control connection. It needs a server with a session.
 func (s Server) Connect(ctx context.Context) (*Client, error) {
-	l, err := s.List(ctx)
+	l, err := s.listMeant(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if s.meant(l.Server) != Present {
-		return nil, s.otherServer(l.Server)
 	}
 	if len(l.Sessions) == 0 {
 		return nil, &Error{Args: []string{"attach-session"}, Err: ErrNotFound}

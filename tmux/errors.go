@@ -99,8 +99,14 @@ func redact(args []string) []string {
 		if i > 0 && args[i-1] == "-e" {
 			a, _, _ = strings.Cut(a, "=")
 			a += "=..."
-		} else if len(a) > 64 {
-			a = a[:64] + "..."
+		} else {
+			// A branch of if-shell holds whole commands.
+			if branch, _, has := strings.Cut(a, `"-e" "`); has {
+				a = branch + "..."
+			}
+			if len(a) > 64 {
+				a = a[:64] + "..."
+			}
 		}
 		out[i] = a
 	}

@@ -169,8 +169,6 @@ func (b *bounded) take() (kept []byte, over bool) {
 	return kept, over
 }
 
-func is(err, target error) bool { return errors.Is(err, target) }
-
 func asError(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {

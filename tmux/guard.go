@@ -279,24 +279,14 @@ func readReport(tail []byte, token string) (Pane, bool) {
 	if i := bytes.Index(tail, []byte("S|")); i > 0 {
 		tail = tail[i:] // output of a branch that failed before its token
 	}
-	head, body, ok := bytes.Cut(tail, []byte("\n"))
-	if !ok || !bytes.HasSuffix(body, []byte(endFormat(token)+"\n")) {
+	if !bytes.HasSuffix(tail, []byte("\n"+endFormat(token)+"\n")) {
 		return Pane{}, false
 	}
-	recs, err := decode(append(append(append([]byte{}, head...), '\n'), body...))
-	if err != nil || len(recs) != 3 || recs[0].kind != 'S' || recs[1].kind != 'p' {
+	recs, err := decode(tail)
+	if err != nil || len(recs) != 3 {
 		return Pane{}, true
 	}
-	p, err := recs[1].pane()
-	if err != nil {
-		return Pane{}, true
-	}
-	if p.Server, _, _, err = recs[0].server(); err != nil {
-		return Pane{}, true
-	}
-	if st, known := readStat(p.Server.PID); known == Present {
-		p.Server.StartTicks = st.ticks
-	}
+	p, _ := onePane(recs[:2])
 	return p, true
 }
 

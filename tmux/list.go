@@ -138,9 +138,7 @@ func readListing(out []byte, token string) (Listing, error) {
 	if older(l.Version, 3, 2) {
 		return Listing{}, &Error{Args: []string{"list-panes"}, Err: fmt.Errorf("%w: server is %s, need 3.2", ErrUnsupported, printable(l.Version))}
 	}
-	if st, p := readStat(l.Server.PID); p == Present {
-		l.Server.StartTicks = st.ticks
-	}
+	l.Server.see()
 	for i := range l.Panes {
 		l.Panes[i].Server = l.Server
 	}

@@ -4,6 +4,7 @@ package tmux
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -273,3 +274,5 @@ func stopServer(t testing.TB, pid int) (wake func()) {
 	t.Cleanup(wake)
 	return wake
 }
+
+func is(err, target error) bool { return errors.Is(err, target) }

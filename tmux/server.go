@@ -2,6 +2,7 @@ package tmux
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,6 +65,13 @@ type ServerID struct {
 	Started int64
 }
 
+// see adds what /proc shows of the process now.
+func (id *ServerID) see() {
+	if st, p := readStat(id.PID); p == Present {
+		id.StartTicks = st.ticks
+	}
+}
+
 // Same compares two identities: Present is the same process, Absent another
 // one, Unknown that too little of them is known.
 func (id ServerID) Same(other ServerID) Presence {
@@ -94,9 +102,9 @@ func (id ServerID) Same(other ServerID) Presence {
 // gone.
 func (s Server) Presence(err error) Presence {
 	switch {
-	case err == nil, is(err, ErrNotFound), is(err, ErrExists):
+	case err == nil, errors.Is(err, ErrNotFound), errors.Is(err, ErrExists):
 		return Present
-	case is(err, ErrNoServer), is(err, ErrRefused):
+	case errors.Is(err, ErrNoServer), errors.Is(err, ErrRefused):
 		probed := s.probe()
 		if e := asError(err); e != nil && e.definite && probed != Present {
 			return Absent
@@ -114,14 +122,6 @@ func (s Server) probe() Presence {
 		return Unknown
 	}
 	return s.Probe(s.Process.PID, s.Process.StartTicks)
-}
-
-// meant says whether the server that answered is the one that s names.
-func (s Server) meant(answered ServerID) Presence {
-	if s.Process == (ServerID{}) {
-		return Present
-	}
-	return s.Process.Same(answered)
 }
 
 // Version returns the version of the tmux binary, such as "3.3a". The version of

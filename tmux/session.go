@@ -2,6 +2,7 @@ package tmux
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -105,25 +106,31 @@ func (s Server) NewWindow(ctx context.Context, session string, opts WindowOption
 	return readCreated(ans.out)
 }
 
+// readCreated reads the head and the pane that a command printed.
 func readCreated(out []byte) (Pane, error) {
-	fail := func(err error) (Pane, error) { return Pane{}, &Error{Args: []string{"new"}, Err: err} }
 	recs, err := decode(out)
-	if err != nil {
-		return fail(err)
+	var p Pane
+	if err == nil {
+		p, err = onePane(recs)
 	}
+	if err != nil {
+		return Pane{}, &Error{Args: []string{"new"}, Err: err}
+	}
+	return p, nil
+}
+
+// onePane reads a pane with its server from a head and the pane's record.
+func onePane(recs []record) (p Pane, err error) {
 	if len(recs) != 2 || recs[0].kind != 'S' || recs[1].kind != 'p' {
-		return fail(errMalformed)
+		return Pane{}, errMalformed
 	}
-	p, err := recs[1].pane()
-	if err != nil {
-		return fail(err)
+	if p, err = recs[1].pane(); err != nil {
+		return Pane{}, err
 	}
 	if p.Server, _, _, err = recs[0].server(); err != nil {
-		return fail(err)
+		return Pane{}, err
 	}
-	if st, known := readStat(p.Server.PID); known == Present {
-		p.Server.StartTicks = st.ticks
-	}
+	p.Server.see()
 	return p, nil
 }
 
@@ -154,36 +161,32 @@ func (s Server) HasPane(ctx context.Context, server ServerID, id string) (Presen
 // view lists the server that s means: Present with a listing, Absent if
 // that server is definitely gone, else Unknown with the reason.
 func (s Server) view(ctx context.Context) (Listing, Presence, error) {
-	l, err := s.List(ctx)
-	if err != nil {
-		if s.Presence(err) == Absent {
-			return Listing{}, Absent, nil
-		}
-		return Listing{}, Unknown, err
-	}
-	if s.meant(l.Server) == Present {
+	l, err := s.listMeant(ctx)
+	switch {
+	case err == nil:
 		return l, Present, nil
+	case s.Presence(err) == Absent:
+		return l, Absent, nil
 	}
-	if s.probe() == Absent {
-		return Listing{}, Absent, nil
-	}
-	return Listing{}, Unknown, s.otherServer(l.Server)
+	return l, Unknown, err
 }
 
-func (s Server) otherServer(answered ServerID) error {
-	return &Error{Args: []string{"list-panes"},
-		Err: fmt.Errorf("%w: server %d answered, %d is meant", ErrRefused, answered.PID, s.Process.PID)}
+// listMeant lists the server that s means, and no other.
+func (s Server) listMeant(ctx context.Context) (Listing, error) {
+	l, err := s.List(ctx)
+	if err == nil && s.Process != (ServerID{}) && s.Process.Same(l.Server) != Present {
+		return Listing{}, &Error{Args: []string{"list-panes"},
+			Err: fmt.Errorf("%w: server %d answered, %d is meant", ErrRefused, l.Server.PID, s.Process.PID)}
+	}
+	return l, err
 }
 
 // resolve finds a session by its exact name. tmux's own targets cannot do it for
 // every name: even =$1 means the session with the id $1.
 func (s Server) resolve(ctx context.Context, session string) (ServerID, string, error) {
-	l, err := s.List(ctx)
+	l, err := s.listMeant(ctx)
 	if err != nil {
 		return ServerID{}, "", err
-	}
-	if s.meant(l.Server) != Present {
-		return ServerID{}, "", s.otherServer(l.Server)
 	}
 	found, ok := l.Session(session)
 	if !ok {
@@ -261,12 +264,16 @@ func (s Server) killServer(ctx context.Context, server ServerID) error {
 	ans, err := s.dispatch(ctx, dispatch{conds: server.conditions(), last: []command{{"kill-server"}}})
 	if err != nil && !ans.held {
 		// It may have been ending by itself, which ends the client with it.
-		if is(err, ErrRefused) || pause(ctx, 100*time.Millisecond) != nil || s.ended(ctx, server) != Absent {
+		if errors.Is(err, ErrRefused) || pause(ctx, 100*time.Millisecond) != nil || s.ended(ctx, server) != Absent {
 			return err
 		}
 		return nil
 	}
 	for s.ended(ctx, server) != Absent {
+		// It said that it would end, and nothing answers: its pid need not count here.
+		if _, err := s.List(ctx); server.StartTicks == 0 && errors.Is(err, ErrNoServer) {
+			return nil
+		}
 		if err := pause(ctx, 20*time.Millisecond); err != nil {
 			return &Error{Args: []string{"kill-server"}, Err: err}
 		}
@@ -290,9 +297,10 @@ func (s Server) hungUp(ctx context.Context) {
 func (s Server) ended(ctx context.Context, server ServerID) Presence {
 	st, p := readStat(server.PID)
 	switch {
+	case server.StartTicks == 0: // it was not seen here: its pid may be of another namespace
 	case p == Absent:
 		return Absent
-	case p == Present && server.StartTicks != 0:
+	case p == Present:
 		if st.ticks != server.StartTicks {
 			return Absent
 		}

@@ -2,6 +2,7 @@ package tmux
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -227,7 +228,7 @@ func (u *submission) acquire(ctx context.Context) error {
 			conds: []string{equal(optionInput, expected)},
 			then:  []command{{"set-option", "-p", "-t", u.g.Pane, optionInput, u.claim}},
 		})
-		if err == nil || !is(err, ErrRefused) {
+		if err == nil || !errors.Is(err, ErrRefused) {
 			return err
 		}
 		if p := ans.pane; p.input == expected || !plain(p.input) || !u.g.matches(p) {

@@ -25,9 +25,6 @@ type step struct {
 func demo(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error {
 	keep := flags.Bool("keep", false, "keep the scratch folder, to look around in")
 	return func(args []string) error {
-		if len(args) > 0 {
-			return fmt.Errorf("%w: demo takes no arguments", errUsage)
-		}
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		dir, err := os.MkdirTemp("", "ledger-demo-")

@@ -12,9 +12,6 @@ import (
 func doctor(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error {
 	repair := text(flags, "repair", "set the damaged row `ID` aside, so that its session can be enrolled again")
 	return func(args []string) error {
-		if len(args) > 0 {
-			return fmt.Errorf("%w: doctor takes no arguments", errUsage)
-		}
 		s, err := a.open()
 		if err != nil {
 			return err

@@ -131,9 +131,6 @@ func (a *app) report(id string, err error, always bool) error {
 func reconcile(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error {
 	grace := span(flags, "grace", ledger.DefaultGrace, 0, "least `AGE` of a dead owner's lease; what else is waited for is waited for twice as long")
 	return func(args []string) error {
-		if len(args) > 0 {
-			return fmt.Errorf("%w: reconcile takes no arguments", errUsage)
-		}
 		s, err := a.open()
 		if err != nil {
 			return err

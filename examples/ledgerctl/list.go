@@ -19,9 +19,6 @@ func list(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error
 	state := text(flags, "state", "only sessions in this `state`, such as ORPHANED")
 	dirty := flags.Bool("dirty", true, "count uncommitted files")
 	return func(args []string) error {
-		if len(args) > 0 {
-			return fmt.Errorf("%w: list takes no arguments", errUsage)
-		}
 		only := ledger.Liveness(strings.ToUpper(*state))
 		if lookOf(only) == (look{}) && only != "" {
 			return fmt.Errorf("%w: there is no state %q", errUsage, *state)

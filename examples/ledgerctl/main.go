@@ -131,6 +131,9 @@ func (a *app) run(ctx context.Context, args []string) error {
 	case err != nil:
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
+	if c.args == "" && len(args) > 0 {
+		return fmt.Errorf("%w: %s takes no arguments", errUsage, c.name)
+	}
 	return do(args)
 }
 

@@ -14,9 +14,6 @@ func sweep(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) erro
 	every := span(flags, "watch", 0, time.Second, "make a pass each `INTERVAL` of a second or more, until interrupted")
 	grace := span(flags, "grace", ledger.DefaultGrace, 0, "least `AGE` of a dead owner's lease")
 	return func(args []string) error {
-		if len(args) > 0 {
-			return fmt.Errorf("%w: sweep takes no arguments", errUsage)
-		}
 		s, err := a.open()
 		if err != nil {
 			return err

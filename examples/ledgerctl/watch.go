@@ -8,9 +8,6 @@ import (
 
 func watch(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error {
 	return func(args []string) error {
-		if len(args) > 0 {
-			return fmt.Errorf("%w: watch takes no arguments", errUsage)
-		}
 		s, err := a.open()
 		if err != nil {
 			return err

@@ -22,25 +22,17 @@ func (l layout) open(text []byte) (root, hooks *node, err error) {
 	return root, hooks, nil
 }
 
-// entries are an event's lists of entries: the event's own, or its groups'.
-// They are nil where the event is of another shape.
-func (l layout) entries(event *node) ([]*node, bool) {
-	if !event.isArray() {
-		return nil, false
+// understood reports whether an event holds lists of entries, its own or its groups',
+// and nothing else.
+func (l layout) understood(event *node) bool {
+	ok := event.isArray()
+	if ok && l.grouped {
+		ok = !slices.ContainsFunc(event.elements, func(g *node) bool { return !g.get("hooks").isArray() })
 	}
-	lists := []*node{event}
-	if l.grouped {
-		lists = nil
-		for _, group := range event.elements {
-			lists = append(lists, group.get("hooks"))
-		}
-	}
-	for _, list := range lists {
-		if !list.isArray() || slices.ContainsFunc(list.elements, func(e *node) bool { return !e.isObject() }) {
-			return nil, false
-		}
-	}
-	return lists, true
+	l.each(event, func(list *node) {
+		ok = ok && !slices.ContainsFunc(list.elements, func(e *node) bool { return !e.isObject() })
+	})
+	return ok
 }
 
 // install returns the text with the entries that it lacks.
@@ -61,7 +53,7 @@ func (l layout) install(text []byte, events []string, command string, timeout ti
 			missing = append(missing, name)
 			continue
 		}
-		if _, ok := l.entries(event); !ok {
+		if !l.understood(event) {
 			return nil, ErrShape
 		}
 		if !l.has(event, command) {
