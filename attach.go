@@ -19,14 +19,18 @@ type AttachOptions struct {
 // it again: one that runs in tmux is attached to; an orphaned one is resumed, by its own
 // conversation, as a new row that says so.
 //
-// The error is [ErrIllegal] for a session that is over or runs in a terminal of its own,
-// [ErrUnknown] where its state could not be found out, or that of [ResumeCommand].
+// The session is shown by its pane, whatever a person has called its tmux session since.
+// One that was resumed already is shown as the session that took it up.
+//
+// The error is [ErrIllegal] for a session that is over, that runs in a terminal of its own,
+// or in whose tmux server this process's own terminal is, [ErrUnknown] where its state could
+// not be found out, or that of [ResumeCommand].
 func (h *Host) Attach(ctx context.Context, id string, opts AttachOptions) error {
 	e, err := h.Reopen(ctx, id, opts)
 	if err != nil {
 		return err
 	}
-	c, err := AttachCommand(e)
+	c, err := h.attachCommand(ctx, e)
 	if err != nil {
 		return err
 	}
@@ -39,6 +43,29 @@ func (h *Host) Attach(ctx context.Context, id string, opts AttachOptions) error 
 	return nil
 }
 
+// attachCommand is AttachCommand by what the session's tmux server says now.
+func (h *Host) attachCommand(ctx context.Context, e Entry) (Command, error) {
+	if e.Mux.Kind != MuxTmux || e.Mux.Socket == "" {
+		return AttachCommand(e)
+	}
+	if here, _ := splitTMUX(os.Getenv("TMUX")); sameFile(here, e.Mux.Socket) {
+		return Command{}, fmt.Errorf("ledger: attach %q: %w: this terminal is in its tmux server already, where the session is called %q", e.LedgerID, ErrIllegal, e.Mux.Target)
+	}
+	if e.PaneID == "" || e.PaneServer.IsZero() {
+		return AttachCommand(e)
+	}
+	l, err := h.Store.server(e.Mux.Socket, e.PaneServer).List(ctx)
+	if err != nil {
+		return Command{}, fmt.Errorf("ledger: attach %q: %w: %w", e.LedgerID, ErrUnknown, err)
+	}
+	pane, ok := paneOfRow(l, &e)
+	if !ok {
+		return Command{}, fmt.Errorf("ledger: attach %q: %w: its pane %s is not in the tmux server that answers", e.LedgerID, ErrUnknown, e.PaneID)
+	}
+	e.Mux.Target = pane.Session
+	return AttachCommand(e)
+}
+
 // Reopen makes sure that the session runs where it can be attached to, and returns the row
 // that it then has: its own, or that of a resumed one.
 func (h *Host) Reopen(ctx context.Context, id string, opts AttachOptions) (Entry, error) {
@@ -47,6 +74,11 @@ func (h *Host) Reopen(ctx context.Context, id string, opts AttachOptions) (Entry
 		return Entry{}, err
 	}
 	e, st := sess.Entry, sess.Status
+	if !e.IsOpen() || st.State == LivenessOrphaned && e.SessionID == "" {
+		if next, running, err := h.Store.resuming(ctx, id, ""); err == nil && running {
+			return h.Reopen(ctx, next, opts)
+		}
+	}
 	switch {
 	case !e.IsOpen():
 		return e, fmt.Errorf("ledger: attach %q: %w: it is over", id, ErrIllegal)
@@ -91,8 +123,10 @@ func (h *Host) resume(ctx context.Context, e Entry, opts AttachOptions) (Entry, 
 	return bound, nil
 }
 
-// AttachCommand is what a terminal runs to show a session that is in a multiplexer. It asks
-// nothing and starts nothing.
+// AttachCommand is what a terminal runs to show a session that is in a multiplexer, at the
+// place that the row names: in the pane, where it is known, else in the session of that
+// name. It asks nothing and starts nothing, so that it can miss what was started anew since
+// the last sweep.
 func AttachCommand(e Entry) (Command, error) {
 	switch {
 	case e.Mux.Kind == MuxTmux && e.Mux.Socket != "" && e.Mux.Target != "":

@@ -90,7 +90,7 @@ func (c *checker) muxView(ctx context.Context) {
 	}
 	bounded, cancel := context.WithTimeout(ctx, defaultTimeout)
 	defer cancel()
-	states := c.s.probeMux(nil)(bounded, in)
+	states := c.s.probeMux(nil, c.s.listings())(bounded, in)
 	for _, e := range in {
 		switch states[e.LedgerID] {
 		case MuxUnknown, MuxUnreachable:

@@ -171,7 +171,7 @@ type enroller struct {
 
 func (s *Store) enroller(p *pass, plan []match, o EnrolOptions) *enroller {
 	if o.panes == nil {
-		o.panes = s.panesOnce()
+		o.panes = s.listings().pane
 	}
 	en := &enroller{store: s, pass: p, plan: plan, opts: o, at: make(map[int]int, len(plan)), rows: map[int]string{}}
 	for i := range plan {

@@ -83,7 +83,7 @@ func (h *Host) record(ctx context.Context, l *launchable) (Entry, error) {
 		return Entry{}, err
 	}
 	m := &match{candidate: candidate{process: self, runtime: l.runtime}}
-	facts, loc := p.describe(ctx, s.procs, m, agentAbove{}, s.panesOnce())
+	facts, loc := p.describe(ctx, s.procs, m, agentAbove{}, s.listings().pane)
 	row.StartedAt, row.CPUTicks, row.ProcessDescribedAt = facts.StartedAt, facts.CPUTicks, facts.ProcessDescribedAt
 	born, err := s.Create(ctx, row, BeginCreate(self))
 	if born.LedgerID == "" {

@@ -325,7 +325,7 @@ func (p *pass) nearest(runtime string, pid int) int {
 
 // panes is the look-up of a new session's pane, with the patience of a hook.
 func (h *hook) panes() paneLookup {
-	ask := h.s.panesOnce()
+	ask := h.s.listings().pane
 	return func(ctx context.Context, socket string, serverPID int, panePIDs []int) (session, window, pane string, ok bool) {
 		ctx, cancel := context.WithTimeout(ctx, h.look)
 		defer cancel()

@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,9 +17,9 @@ import (
 // given sessions, all at the same time. What a server does not definitely say is left out.
 // A session whose server's socket is not known is looked for in the store's own servers
 // and in more.
-func (s *Store) probeMux(more []tmux.Server) MuxProbe {
+func (s *Store) probeMux(more []tmux.Server, lists *listings) MuxProbe {
 	return func(ctx context.Context, entries []Entry) map[string]MuxState {
-		p := &muxProbe{s: s, states: map[string]MuxState{}, rows: map[string][]Entry{}, servers: map[string]tmux.Server{}}
+		p := &muxProbe{s: s, lists: lists, states: map[string]MuxState{}, rows: map[string][]Entry{}, servers: map[string]tmux.Server{}}
 		var wait sync.WaitGroup
 		for _, e := range entries {
 			switch {
@@ -47,6 +48,7 @@ func (s *Store) probeMux(more []tmux.Server) MuxProbe {
 // muxProbe is one look at the multiplexers of some sessions.
 type muxProbe struct {
 	s       *Store
+	lists   *listings
 	servers map[string]tmux.Server // by socket
 	rows    map[string][]Entry     // by socket
 	lost    []Entry                // in a tmux server that only its panes tell
@@ -66,7 +68,7 @@ func (p *muxProbe) note(id string, st MuxState) {
 // ask takes the one listing of a server. The rows of one socket can name different servers:
 // it may have been started anew. The listing says which one it is of.
 func (p *muxProbe) ask(ctx context.Context, socket string, server tmux.Server) {
-	listing, err := server.List(ctx)
+	listing, err := p.lists.of(ctx, server)
 	for _, e := range p.rows[socket] {
 		p.note(e.LedgerID, p.s.muxState(&e, listing, err))
 	}
@@ -217,15 +219,74 @@ func serverID(p ProcessID) tmux.ServerID {
 	return tmux.ServerID{PID: p.PID, StartTicks: p.StartTicks}
 }
 
+// listings asks each tmux server once, however many ask for it in one pass.
+type listings struct {
+	s  *Store
+	mu sync.Mutex
+	by map[string]*serverListing // by socket
+}
+
+type serverListing struct {
+	once    sync.Once
+	listing tmux.Listing
+	err     error
+}
+
+func (s *Store) listings() *listings { return &listings{s: s, by: map[string]*serverListing{}} }
+
+func (ls *listings) at(socket string) *serverListing {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.by[socket]
+	if l == nil {
+		l = &serverListing{err: errors.New("not asked")}
+		ls.by[socket] = l
+	}
+	return l
+}
+
+func (ls *listings) of(ctx context.Context, server tmux.Server) (tmux.Listing, error) {
+	l := ls.at(socketOf(server))
+	l.once.Do(func() {
+		ctx, cancel := context.WithTimeout(ctx, muxWait)
+		defer cancel()
+		l.listing, l.err = server.List(ctx)
+	})
+	return l.listing, l.err
+}
+
+// pane is the look-up of panes for one pass.
+func (ls *listings) pane(ctx context.Context, socket string, serverPID int, panePIDs []int) (session, window, pane string, ok bool) {
+	l, err := ls.of(ctx, ls.s.server(socket, ProcessID{}))
+	if err != nil {
+		return "", "", "", false
+	}
+	return paneIn(l, serverPID, panePIDs)
+}
+
 // ownSocket finds the socket of a server process among the store's own servers; "" where
 // it is none of them.
-func (s *Store) ownSocket(ctx context.Context, serverPID int) string {
-	for _, srv := range s.servers {
-		if l, err := srv.List(ctx); err == nil && l.Server.PID == serverPID {
+func (ls *listings) ownSocket(ctx context.Context, serverPID int) string {
+	for _, srv := range ls.s.servers {
+		if l, err := ls.of(ctx, srv); err == nil && l.Server.PID == serverPID {
 			return socketOf(srv)
 		}
 	}
 	return ""
+}
+
+// paneOfRow finds the pane that a row names in a listing of its very server: under the
+// session that the row names too, if it is linked into several.
+func paneOfRow(l tmux.Listing, e *Entry) (found tmux.Pane, ok bool) {
+	if l.HasPane(serverID(e.PaneServer), e.PaneID) != tmux.Present {
+		return tmux.Pane{}, false
+	}
+	for _, p := range l.Panes {
+		if p.ID == e.PaneID && (!ok || p.Session == e.Mux.Target) {
+			found, ok = p, true
+		}
+	}
+	return found, ok
 }
 
 // paneIn finds the pane in which one of the processes was started.

@@ -225,7 +225,7 @@ func TestMuxOfADtachSession(t *testing.T) {
 	}
 	is := func(what string, want MuxState) {
 		t.Helper()
-		if got := s.probeMux(nil)(context.Background(), []Entry{e})[e.LedgerID]; got != want {
+		if got := s.probeMux(nil, s.listings())(context.Background(), []Entry{e})[e.LedgerID]; got != want {
 			t.Errorf("%s: %q", what, got)
 		}
 	}

@@ -93,7 +93,7 @@ func (s *Store) chainPass(pid int) (*pass, error) {
 func (s *Store) passOver(snap *procscan.Snapshot) *pass {
 	p := &pass{
 		snap: snap, sys: s.procs.sys, runtimes: s.runtimes, home: s.home,
-		socket: s.hostSocket, own: s.ownSocket, taken: s.now(), places: map[string]*place{}, gitWait: gitWait,
+		socket: s.hostSocket, own: s.listings().ownSocket, taken: s.now(), places: map[string]*place{}, gitWait: gitWait,
 	}
 	p.whole, p.partial = snap.Complete()
 	here, err := s.procs.here()

@@ -103,7 +103,7 @@ type gathering struct {
 func (s *Store) gatherEvidence(ctx context.Context, entries []Entry, o ClassifyOptions) *gathering {
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	if o.Mux == nil {
-		o.Mux = s.probeMux(o.Servers)
+		o.Mux = s.probeMux(o.Servers, s.listings())
 	}
 	g := &gathering{store: s, opts: o, entries: entries, evidence: make([]Evidence, len(entries))}
 	g.processes(ctx)

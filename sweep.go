@@ -90,14 +90,13 @@ func Sweep(ctx context.Context, s *Store, opts SweepOptions) (Report, error) {
 		return rep.Report, err
 	}
 	defer unlock()
-	sw := &sweeper{s: s, h: opts.Host, opts: opts, rep: rep, now: s.now(), found: map[string]resolution{}}
+	sw := &sweeper{s: s, h: opts.Host, opts: opts, rep: rep, now: s.now(), lists: s.listings(), found: map[string]resolution{}}
 	if sw.h == nil {
 		sw.h = &Host{Store: s}
 	}
 	if sw.opts.Mux == nil {
-		sw.opts.Mux = s.probeMux(sw.h.Servers)
+		sw.opts.Mux = s.probeMux(sw.h.Servers, sw.lists)
 	}
-	sw.panes = s.panesOnce()
 	if sw.opts.Edges == nil {
 		sw.opts.Edges = DefaultEdges()
 	}
@@ -130,7 +129,7 @@ var sweepStages = []struct {
 
 // sweeper is one pass.
 type sweeper struct {
-	panes paneLookup // each server is asked for one listing
+	lists *listings // each tmux server is asked for one
 	s     *Store
 	h     *Host
 	opts  SweepOptions
@@ -300,7 +299,7 @@ func (sw *sweeper) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sw.pass = p
+	sw.pass, p.own = p, sw.lists.ownSocket
 	sw.rep.Complete.Processes, sw.rep.Complete.Discovery = p.whole, p.noDiscovery == ""
 	if !p.whole {
 		sw.rep.warn("", sw.stage, fmt.Errorf("the process table was not read completely: %s", p.partial))

@@ -287,7 +287,7 @@ func TestAStoppedTmuxServerKeepsItsRowsOpenUntilItIsGone(t *testing.T) {
 	rep := mustSweep(t, s, SweepOptions{Mux: func(ctx context.Context, entries []Entry) map[string]MuxState {
 		ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 		defer cancel()
-		return s.probeMux(nil)(ctx, entries)
+		return s.probeMux(nil, s.listings())(ctx, entries)
 	}})
 	if len(rep.Closed) > 0 || len(rep.Rescued) != 1 || rep.Complete.Mux {
 		t.Errorf("closed %v, rescued %v, complete %+v", rep.Closed, rep.Rescued, rep.Complete)

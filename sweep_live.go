@@ -5,8 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-
-	"github.com/sessionledger/ledger/tmux"
 )
 
 // The stages of a sweep that concern sessions whose process runs.
@@ -24,7 +22,7 @@ func (sw *sweeper) enrol(ctx context.Context) error {
 	sw.view = view
 	sw.rebind(ctx)
 	plan := planMatches(sw.pass.candidates(), *sw.view, sw.pass.noDiscovery)
-	sw.plan = sw.s.enroller(sw.pass, plan, EnrolOptions{panes: sw.panes})
+	sw.plan = sw.s.enroller(sw.pass, plan, EnrolOptions{panes: sw.lists.pane})
 	for i := range plan {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -254,56 +252,58 @@ func (sw *sweeper) cpuChange(e *Entry) (change, bool) {
 }
 
 // relocate records the multiplexer of a row where the process has another one above it
-// than the row says, or where the row does not say which pane.
+// than the row says, or where the row does not say which pane; and the session of its pane
+// where a person has renamed it, or moved the pane to another.
 func (sw *sweeper) relocate(ctx context.Context, id string, done func(id string)) {
 	e := sw.entry(id)
 	kind, server := sw.muxAbove(e.PID)
-	known := kind == e.Mux.Kind && (kind != MuxTmux || e.PaneServer.Same(server))
-	if kind == "" || known {
+	if kind == "" {
 		return // a multiplexer that is gone is no news: the process may have been moved out
+	}
+	if kind == e.Mux.Kind && (kind != MuxTmux || e.PaneServer.Same(server)) {
+		if loc, ok := sw.renamed(ctx, e); ok {
+			sw.moved(ctx, e, loc, done)
+		}
+		return
 	}
 	env, err := sw.pass.snap.Environ(e.PID)
 	if err != nil {
 		return
 	}
-	loc := sw.pass.locate(ctx, e.PID, env.Lookup, sw.panes)
+	loc := sw.pass.locate(ctx, e.PID, env.Lookup, sw.lists.pane)
 	next := e.clone()
 	next.relocate(&loc)
 	if next.Mux.Kind == e.Mux.Kind && next.Mux.Socket == e.Mux.Socket && next.Mux.Target == e.Mux.Target &&
 		next.PaneID == e.PaneID && next.PaneServer == e.PaneServer && (loc.Window == "" || loc.Window == e.Window) {
 		return
 	}
-	moved, out, err := sw.s.Apply(ctx, id, Bind("", e.Process(), loc).AtEpoch(e.Epoch))
+	sw.moved(ctx, e, loc, done)
+}
+
+// renamed finds the session that a row's pane is in now, where that is another one than the
+// row says. The server was asked already.
+func (sw *sweeper) renamed(ctx context.Context, e *Entry) (Location, bool) {
+	if e.Mux.Kind != MuxTmux || e.Mux.Socket == "" || e.PaneID == "" {
+		return Location{}, false
+	}
+	l := sw.lists.at(e.Mux.Socket)
+	pane, ok := paneOfRow(l.listing, e)
+	if l.err != nil || !ok || pane.Session == e.Mux.Target {
+		return Location{}, false
+	}
+	return Location{Mux: Mux{Kind: MuxTmux, Socket: e.Mux.Socket, Target: pane.Session}, PaneID: e.PaneID, PaneServer: e.PaneServer}, true
+}
+
+// moved records where a session is now.
+func (sw *sweeper) moved(ctx context.Context, e *Entry, loc Location, done func(id string)) {
+	after, out, err := sw.s.Apply(ctx, e.LedgerID, Bind("", e.Process(), loc).AtEpoch(e.Epoch))
 	switch {
 	case errors.Is(err, ErrLeaseHeld), errors.Is(err, ErrIllegal), errors.Is(err, ErrNotFound):
 	case err != nil:
-		sw.rep.failed(id, sw.stage, err)
+		sw.rep.failed(e.LedgerID, sw.stage, err)
 	case out == Applied:
-		sw.put(id, moved)
-		done(id)
-	}
-}
-
-// panesOnce is the look-up of panes for one pass: it lists each server once, however many
-// sessions are in it.
-func (s *Store) panesOnce() paneLookup {
-	type answer struct {
-		listing tmux.Listing
-		err     error
-	}
-	answers := map[string]answer{}
-	return func(ctx context.Context, socket string, serverPID int, panePIDs []int) (session, window, pane string, ok bool) {
-		a, asked := answers[socket]
-		if !asked {
-			ctx, cancel := context.WithTimeout(ctx, muxWait)
-			defer cancel()
-			a.listing, a.err = s.server(socket, ProcessID{}).List(ctx)
-			answers[socket] = a
-		}
-		if a.err != nil {
-			return "", "", "", false
-		}
-		return paneIn(a.listing, serverPID, panePIDs)
+		sw.put(e.LedgerID, after)
+		done(e.LedgerID)
 	}
 }
 

@@ -9,23 +9,24 @@ func (s Server) AttachArgs(session string) ([]string, error) {
 	if session == "" || session[0] == '$' {
 		return nil, invalid("%q cannot be named as a target", session)
 	}
-	return s.attachArgs("=" + session)
+	return s.attachArgs(command{"attach-session", "-t", "=" + session})
 }
 
-// AttachPaneArgs is AttachArgs for the session of a pane, by its id in that server.
+// AttachPaneArgs is AttachArgs for a session that a pane is in, by the pane's id in that
+// server, and selects the pane.
 func (s Server) AttachPaneArgs(pane string) ([]string, error) {
 	if !isID(pane, '%') {
 		return nil, invalid("%q is no pane", pane)
 	}
-	return s.attachArgs(pane)
+	return s.attachArgs(command{"select-window", "-t", pane}, command{"select-pane", "-t", pane}, command{"attach-session", "-t", pane})
 }
 
-func (s Server) attachArgs(target string) ([]string, error) {
+func (s Server) attachArgs(cmds ...command) ([]string, error) {
 	line, err := s.prefix()
 	if err != nil {
 		return nil, err
 	}
-	argv, err := renderArgv([]command{{"attach-session", "-t", target}})
+	argv, err := renderArgv(cmds)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,163 @@
+package ledger
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sessionledger/ledger/tmux"
+)
+
+// shownBy is the tmux session in which a command line to attach ends up, by a client in
+// control mode.
+func shownBy(t *testing.T, c Command) string {
+	t.Helper()
+	cmd := exec.Command(c.Argv[0], append([]string{"-C"}, c.Argv[1:]...)...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := time.AfterFunc(patience, func() { in.Close() })
+	defer stop.Stop()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer in.Close()
+	text := ""
+	for buf := make([]byte, 4096); ; {
+		n, err := out.Read(buf)
+		text += string(buf[:n])
+		if _, rest, ok := strings.Cut(text, "%session-changed "); ok && strings.Contains(rest, "\n") {
+			id, _, _ := strings.Cut(rest, " ")
+			return id
+		}
+		if err != nil {
+			return "none: " + text
+		}
+	}
+}
+
+// A person may rename the agent's tmux session, and give its old name to another.
+func TestAttachGoesByThePane(t *testing.T) {
+	b := newBed(t)
+	e := b.launch(LaunchOptions{Runtime: "claude", Name: "work"})
+	do := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command("tmux", append([]string{"-S", e.Mux.Socket}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	own := do("display-message", "-p", "-t", e.PaneID, "#{session_id}")
+	do("rename-session", "mine")
+	do("new-session", "-d", "-s", "work", "sleep 50")
+	do("new-window", "-t", "mine:", "sleep 50") // which is shown now
+	e, err := b.h.Reopen(t.Context(), e.LedgerID, AttachOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := b.h.attachCommand(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := shownBy(t, c); got != own {
+		t.Errorf("session %s is shown, the agent is in %s", got, own)
+	}
+	if shown := do("display-message", "-p", "-t", "mine:", "#{pane_id}"); shown != e.PaneID {
+		t.Errorf("pane %s is shown, the agent is in %s", shown, e.PaneID)
+	}
+	if _, err := Sweep(t.Context(), b.s, SweepOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if e = b.get(e.LedgerID); e.Mux.Target != "mine" || e.TmuxSession != "mine" {
+		t.Errorf("after a sweep: %+v", e.Mux)
+	}
+	t.Setenv("TMUX", e.Mux.Socket+",1,0")
+	if err := b.h.Attach(t.Context(), e.LedgerID, AttachOptions{}); !errors.Is(err, ErrIllegal) {
+		t.Errorf("from inside its own server: %v", err)
+	}
+}
+
+// A server that took the place of the agent's is not attached to.
+func TestAttachIsNotPutOffWithAnotherServer(t *testing.T) {
+	b := newBed(t)
+	e := b.launch(LaunchOptions{Runtime: "claude", Name: "work"})
+	other := e
+	other.PaneServer, _ = startProcess(t)
+	if _, err := b.h.attachCommand(t.Context(), other); !errors.Is(err, ErrUnknown) {
+		t.Errorf("%v", err)
+	}
+	other = e
+	other.PaneID = "%99"
+	if _, err := b.h.attachCommand(t.Context(), other); !errors.Is(err, ErrUnknown) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A lost session that was resumed is found again as the one that took it up.
+func TestAttachFollowsTheSuccessor(t *testing.T) {
+	b := newBed(t)
+	if _, err := InstallHooks("claude", InstallOptions{Command: build(t, ctlPackage) + " -dir " + b.s.root + " hook claude"}); err != nil {
+		t.Fatal(err)
+	}
+	e := b.launch(LaunchOptions{Runtime: "claude"})
+	await(t, "its conversation", func() bool { return b.get(e.LedgerID).SessionID != "" })
+	b.say(e, "hello")
+	await(t, "its transcript", func() bool { return b.get(e.LedgerID).TranscriptPath != "" })
+	b.kill(e.Process())
+	next, err := b.h.Reopen(t.Context(), e.LedgerID, AttachOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		again, err := b.h.Reopen(t.Context(), e.LedgerID, AttachOptions{})
+		if err != nil || next.LedgerID == e.LedgerID || again.LedgerID != next.LedgerID {
+			t.Errorf("%q, then %q: %v", next.LedgerID, again.LedgerID, err)
+		}
+		if _, err := Sweep(t.Context(), b.s, SweepOptions{}); err != nil { // which may close the old row
+			t.Fatal(err)
+		}
+	}
+}
+
+// One listing of each tmux server serves a whole pass: sessions that are on record, new
+// ones, and those whose environment has lost the server.
+func TestSweepListsEachServerOnce(t *testing.T) {
+	b := newBed(t)
+	binary, runs := countingTmux(t)
+	srv := tmux.Server{Socket: filepath.Join(b.home, "s"), Config: os.DevNull, Binary: binary}
+	s := openStore(t, filepath.Join(b.home, "l"), &Options{Servers: []tmux.Server{srv}})
+	t.Cleanup(func() { endServer(t, srv.Socket) })
+	for i, commands := range [][]string{{"exec claude"}, {"exec claude"}, {"exec env -u TMUX claude", "exec claude", "exec env -u TMUX codex"}, nil} {
+		for j, command := range commands {
+			_, err := srv.NewSession(t.Context(), tmux.SessionOptions{Name: "w" + itoa(i) + itoa(j), Start: tmux.Start{Command: []string{"sh", "-c", command}, Dir: b.dir}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		await(t, "the agents", func() bool { return len(b.agents()) == len(rowsByID(t, s))+len(commands) })
+		runs()
+		rep, err := Sweep(t.Context(), s, SweepOptions{})
+		if err != nil || len(rep.Enrolled) != len(commands) {
+			t.Fatalf("%+v, %v", rep, err)
+		}
+		if n := runs(); n != 1 {
+			t.Errorf("sweep %d ran tmux %d times", i, n)
+		}
+	}
+	for _, e := range rowsByID(t, s) {
+		if e.PaneID == "" || e.Mux.Target == "" {
+			t.Errorf("%+v", e.Mux)
+		}
+	}
+}
