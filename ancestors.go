@@ -42,9 +42,14 @@ func (p *pass) muxesAbove(pid int, environ func(string) (string, bool)) []muxSig
 	return found
 }
 
-// isTmuxServer goes by the name that the server gives itself: its command line is that of
-// the client which happened to start it.
-func isTmuxServer(q procscan.Proc) bool { return q.Comm == "tmux: server" }
+// isTmuxServer goes by the name that the server gives itself, its program's and ": server",
+// which the kernel keeps 15 bytes of and tmux cuts at a word: its command line is that of the
+// client which happened to start it. A client, which can be cut to the same, has nothing
+// below it. A program of another name than tmux-something is not known.
+func isTmuxServer(q procscan.Proc) bool {
+	program, role, ok := strings.Cut(q.Comm, ":")
+	return ok && strings.HasPrefix(program, "tmux") && (role == " server" || role == "" && program != "tmux")
+}
 
 // tmuxSocket is the socket of a tmux server: as the session's own TMUX variable says,
 // where that speaks of this server, else as the server's command line says.

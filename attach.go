@@ -35,7 +35,7 @@ func (h *Host) Attach(ctx context.Context, id string, opts AttachOptions) error 
 		return err
 	}
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
-	cmd.Env = c.environ(os.Environ())
+	cmd.Env = c.Environ(os.Environ())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("ledger: attach %q: %w", e.LedgerID, err)
@@ -54,7 +54,8 @@ func (h *Host) attachCommand(ctx context.Context, e Entry) (Command, error) {
 	if e.PaneID == "" || e.PaneServer.IsZero() {
 		return AttachCommand(e)
 	}
-	l, err := h.Store.server(e.Mux.Socket, e.PaneServer).List(ctx)
+	srv := h.Store.server(e.Mux.Socket, e.PaneServer)
+	l, err := srv.List(ctx)
 	if err != nil {
 		return Command{}, fmt.Errorf("ledger: attach %q: %w: %w", e.LedgerID, ErrUnknown, err)
 	}
@@ -63,7 +64,11 @@ func (h *Host) attachCommand(ctx context.Context, e Entry) (Command, error) {
 		return Command{}, fmt.Errorf("ledger: attach %q: %w: its pane %s is not in the tmux server that answers", e.LedgerID, ErrUnknown, e.PaneID)
 	}
 	e.Mux.Target = pane.Session
-	return AttachCommand(e)
+	c, err := AttachCommand(e)
+	if err == nil && srv.Binary != "" {
+		c.Argv[0] = srv.Binary
+	}
+	return c, err
 }
 
 // Reopen makes sure that the session runs where it can be attached to, and returns the row
@@ -109,7 +114,7 @@ func (h *Host) resume(ctx context.Context, e Entry, opts AttachOptions) (Entry, 
 	if o.Env == nil {
 		o.Env = os.Environ()
 	}
-	o.Env = c.environ(o.Env)
+	o.Env = c.Environ(o.Env)
 	next, err := h.Launch(ctx, o)
 	if err != nil {
 		return next, err
@@ -139,9 +144,9 @@ func AttachCommand(e Entry) (Command, error) {
 		if err != nil {
 			return Command{}, fmt.Errorf("ledger: attach %q: %w", e.LedgerID, err)
 		}
-		return Command{Argv: argv, Dir: e.Cwd, Unset: []string{"TMUX", "TMUX_PANE"}}, nil
+		return Command{Argv: argv, Dir: e.Cwd, Env: map[string]string{}, Unset: []string{"TMUX", "TMUX_PANE"}}, nil
 	case e.Mux.Kind == MuxDtach && e.Mux.Socket != "":
-		return Command{Argv: []string{"dtach", "-a", e.Mux.Socket}, Dir: e.Cwd}, nil
+		return Command{Argv: []string{"dtach", "-a", e.Mux.Socket}, Dir: e.Cwd, Env: map[string]string{}, Unset: []string{}}, nil
 	}
 	return Command{}, fmt.Errorf("ledger: attach %q: %w: it is in no multiplexer that is known", e.LedgerID, ErrIllegal)
 }

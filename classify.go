@@ -42,7 +42,7 @@ func Classify(e Entry, ev Evidence, now time.Time) Status {
 	open := e.IsOpen()
 	st := Status{
 		Mux:          ev.Mux,
-		Attached:     attached(&ev),
+		Attached:     attached(&e, &ev),
 		LastActiveAt: lastActive(&e, &ev, now),
 		IdleReason:   IdleNone,
 		process:      ev.Process,
@@ -178,12 +178,16 @@ func lastActive(e *Entry, ev *Evidence, now time.Time) time.Time {
 
 // attached says whether somebody looks at the session. In no multiplexer that is only
 // whether its terminal exists, for display: no state depends on it.
-func attached(ev *Evidence) *bool {
+func attached(e *Entry, ev *Evidence) *bool {
 	yes := ev.Mux == MuxAttached
 	switch ev.Mux {
 	case MuxAttached, MuxDetached:
 		return &yes
 	case MuxNone:
+		if e.Mux.Kind != "" || ev.Process == Gone {
+			yes = false // its terminal was the multiplexer's, or is another's by now: names are used again
+			return &yes
+		}
 		return clonePtr(ev.TTY)
 	}
 	return nil

@@ -230,3 +230,26 @@ func TestStatusJSON(t *testing.T) {
 		}
 	}
 }
+
+// Terminal names are used again: that of a session whose process is gone, or that was in a
+// multiplexer, tells nothing.
+func TestAttachedIsNotTheNextUserOfATerminal(t *testing.T) {
+	yes := true
+	for name, tt := range map[string]struct {
+		process Verdict
+		kind    string
+		want    bool
+	}{
+		"it runs in no multiplexer":  {Running, "", true},
+		"it ran in no multiplexer":   {Gone, "", false},
+		"it ran in one that is gone": {Gone, MuxTmux, false},
+		"it runs, taken out of tmux": {Running, MuxTmux, false},
+	} {
+		e := liveRow()
+		e.Mux.Kind, e.TTY = tt.kind, "pts/0"
+		st := Classify(e, Evidence{Process: tt.process, Mux: MuxNone, TTY: &yes}, time.Now())
+		if st.Attached == nil || *st.Attached != tt.want {
+			t.Errorf("%s: %v", name, st.Attached)
+		}
+	}
+}

@@ -36,27 +36,30 @@ type stage struct {
 
 // end ends the processes that list names, by identity: through a pidfd that is checked
 // against the start ticks first, so that a stranger under a re-used pid is never met. list
-// is asked again before each signal, for what was forked meanwhile, and once more at the
-// end: what it then still names is left, and comes back with an error.
+// is asked again before each signal, and after KILL until it names none or the time is over,
+// for what was forked meanwhile: what it then still names is left, and comes back with an
+// error.
 //
 // A signal that may not be sent, or to a process that cannot be looked at, is ErrUnknown.
 func (t *table) end(ctx context.Context, list func() ([]ProcessID, error), o EndOptions) error {
 	for _, st := range o.stages() {
-		targets, err := list()
-		if err != nil {
-			return err
-		}
-		if targets = t.notGone(targets); len(targets) == 0 {
-			return nil
-		}
-		for _, p := range targets {
-			err := t.sys.Signal(p.PID, p.StartTicks, st.signal)
-			if err != nil && !errors.Is(err, procscan.ErrGone) && !errors.Is(err, procscan.ErrChanged) {
-				return fmt.Errorf("ledger: end process %d: %w: %w", p.PID, ErrUnknown, err)
+		for until := time.Now().Add(st.patience); ; {
+			targets, err := list()
+			if err != nil {
+				return err
 			}
-		}
-		if err := t.awaitExits(ctx, targets, st.patience); err != nil {
-			return err
+			if targets = t.notGone(targets); len(targets) == 0 {
+				return nil
+			}
+			if err := t.signal(targets, st.signal); err != nil {
+				return err
+			}
+			if err := t.awaitExits(ctx, targets, time.Until(until)); err != nil {
+				return err
+			}
+			if st.signal != syscall.SIGKILL || !time.Now().Before(until) {
+				break
+			}
 		}
 	}
 	targets, err := list()
@@ -65,6 +68,16 @@ func (t *table) end(ctx context.Context, list func() ([]ProcessID, error), o End
 	}
 	if targets = t.notGone(targets); len(targets) > 0 {
 		return fmt.Errorf("ledger: %w: process %d does not end", ErrUnknown, targets[0].PID)
+	}
+	return nil
+}
+
+func (t *table) signal(ps []ProcessID, sig syscall.Signal) error {
+	for _, p := range ps {
+		err := t.sys.Signal(p.PID, p.StartTicks, sig)
+		if err != nil && !errors.Is(err, procscan.ErrGone) && !errors.Is(err, procscan.ErrChanged) {
+			return fmt.Errorf("ledger: end process %d: %w: %w", p.PID, ErrUnknown, err)
+		}
 	}
 	return nil
 }

@@ -30,9 +30,11 @@ func (h *Host) Exec(ctx context.Context, opts LaunchOptions) error {
 	}
 	env := l.childEnv(multiplexer...)
 	if l.opts.Dir != "" {
+		before, _ := os.Getwd() // "" is one that is gone
 		if err := os.Chdir(l.dir); err != nil {
 			return fmt.Errorf("ledger: launch: %w", err)
 		}
+		defer func() { _ = os.Chdir(before) }() // which is not come to where the command runs
 		env = setenv(env, "PWD", l.dir)
 	}
 	if l.service || l.lost != nil {

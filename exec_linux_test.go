@@ -337,3 +337,18 @@ func TestEnrolledFromThreeSidesAtOnceIsOneRow(t *testing.T) {
 		await(t, "the end", func() bool { return b.get(found.LedgerID).FinishReason == "exited at the prompt" })
 	}
 }
+
+// Exec that fails leaves the process where it was.
+func TestExecThatFailsStaysInItsFolder(t *testing.T) {
+	b := newBed(t)
+	bad := filepath.Join(b.home, "bad")
+	if err := os.WriteFile(bad, []byte{0x7f, 'E', 'L', 'F'}, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	before := t.TempDir()
+	t.Chdir(before)
+	err := b.h.Exec(t.Context(), LaunchOptions{Argv: []string{bad}, Dir: b.dir})
+	if now, _ := os.Getwd(); err == nil || now != mustReal(t, before) {
+		t.Errorf("%v, now in %s", err, now)
+	}
+}

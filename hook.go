@@ -231,7 +231,7 @@ func (h *hook) session(ctx context.Context) (Entry, error) {
 		}
 		h.speaker = row.Process()
 		return h.bind(ctx, p, m, row)
-	case h.ev.Kind == runtimes.HookEnd:
+	case h.ev.Kind == runtimes.HookEnd && !goesOn(h.ev.Reason):
 		return Entry{}, ErrNotFound // a session that is over before anything knew of it
 	case h.ev.Name == "" && h.ev.SessionID == "":
 		return Entry{}, ErrNotFound // it names neither an event nor a session, and is no sign of one

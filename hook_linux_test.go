@@ -760,3 +760,21 @@ func TestUsualHookIsOneLookAtItsRow(t *testing.T) {
 	}
 	a.Close()
 }
+
+// A conversation that was left is a sign that the session goes on, also where that is the
+// first that is heard of it.
+func TestFirstHookIsAClear(t *testing.T) {
+	for reason, rows := range map[string]int{"clear": 1, "resume": 1, "logout": 0, "other": 0} {
+		s, _, pids := hookTree(t, "claude", nil)
+		deliver(t, s, "claude", pids["hook"], `{"hook_event_name":"SessionEnd","session_id":"c-1","reason":"`+reason+`"}`)
+		got := rowsByID(t, s)
+		if len(got) != rows {
+			t.Errorf("%s: %d rows", reason, len(got))
+		}
+		for _, e := range got {
+			if e.SessionID != "" {
+				t.Errorf("%s: bound to what was left: %+v", reason, e)
+			}
+		}
+	}
+}

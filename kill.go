@@ -37,7 +37,7 @@ type Killed struct {
 //
 // Before anything is written the error is [ErrUnknown] for a session whose processes
 // cannot be judged from here (of another host or pid namespace), [ErrIllegal] for one that
-// is over, and otherwise that of [Store.Apply]. Once the tombstone is there it is
+// is over or whose terminal this process is in, which ends with it, and otherwise that of [Store.Apply]. Once the tombstone is there it is
 // [ErrLeaseHeld] while another operation is in flight (see Force), or [ErrUnfinished], in
 // an [UnfinishedKillError]: the row then stays, tombstoned.
 func (h *Host) Kill(ctx context.Context, id string, opts KillOptions) (Killed, error) {
@@ -45,7 +45,13 @@ func (h *Host) Kill(ctx context.Context, id string, opts KillOptions) (Killed, e
 	if err != nil {
 		return Killed{Entry: e}, err
 	}
-	if why := h.Store.outOfSight(&e); why != "" && e.IsOpen() {
+	switch {
+	case !e.IsOpen():
+		return Killed{Entry: e}, fmt.Errorf("ledger: kill %q: %w: it is over", id, ErrIllegal)
+	case h.Store.endsWith(&e):
+		return Killed{Entry: e}, fmt.Errorf("ledger: kill %q: %w: it is the session of this very terminal, which would end before the kill is done: call it from another one, or detached (setsid)", id, ErrIllegal)
+	}
+	if why := h.Store.outOfSight(&e); why != "" {
 		return Killed{Entry: e}, fmt.Errorf("ledger: kill %q: %w: %s", id, ErrUnknown, why)
 	}
 	e, _, err = h.Store.Apply(ctx, id, IntendKill())
@@ -68,6 +74,27 @@ func (h *Host) Kill(ctx context.Context, id string, opts KillOptions) (Killed, e
 		}
 	}
 	return Killed{Entry: e}, &UnfinishedKillError{ID: id, Err: err}
+}
+
+// endsWith reports whether this process's terminal ends with a session's process: that is
+// the first one on it, as in a pane.
+func (s *Store) endsWith(e *Entry) bool {
+	pid := os.Getpid()
+	p, err := s.chainPass(pid)
+	if err != nil {
+		return false
+	}
+	first, ok := p.snap.Get(pid)
+	if !ok || first.TTY == 0 {
+		return false
+	}
+	for above := range p.snap.Ancestors(pid) {
+		if above.TTY != first.TTY {
+			break
+		}
+		first = above
+	}
+	return p.identity(first).Same(e.Process())
 }
 
 // outOfSight says why nothing can be said here of a row's processes; "" is that something

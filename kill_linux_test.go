@@ -491,3 +491,68 @@ func TestKillDoesNotReportTheSessionsOwnServer(t *testing.T) {
 		t.Errorf("left alone: %v, want %v without the server %d", near, want, e.PaneServer.PID)
 	}
 }
+
+// What an agent forks while it is being killed ends with it.
+func TestKillEndsWhatIsForkedMeanwhile(t *testing.T) {
+	s := newStore(t, nil)
+	dir := t.TempDir()
+	for range 5 {
+		id, err := NewID("claude", time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("sh", "-c", `trap '' HUP TERM; while :; do sleep 1000 & sleep 0.01; done`)
+		cmd.Args[0], cmd.Dir = "claude", dir
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), envID + "=" + id}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		go cmd.Wait()
+		carriers := func() (n int) {
+			p, err := s.newPass(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids, _ := p.carrying(envID, id)
+			return len(ids)
+		}
+		await(t, "it forks", func() bool { return carriers() > 3 })
+		p, err := s.procs.identify(cmd.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := s.Create(t.Context(), Entry{LedgerID: id, Runtime: "claude", Cwd: dir}, Enrol(p, Location{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (&Host{Store: s}).Kill(t.Context(), e.LedgerID, KillOptions{End: quick}); err != nil {
+			t.Error(err)
+		}
+		if n := carriers(); n > 0 {
+			t.Errorf("%d processes are left", n)
+		}
+	}
+}
+
+// A kill from the session's own pane would end with it, half done: nothing is begun. One
+// that is detached from the terminal is carried out.
+func TestKillFromInsideThePane(t *testing.T) {
+	b := newBed(t)
+	e := b.launch(LaunchOptions{Runtime: "claude"})
+	said := filepath.Join(b.home, "said")
+	kill := build(t, ctlPackage) + " -dir " + b.s.root + " kill " + e.LedgerID
+	b.say(e, "/spawn "+kill+" > "+said+" 2>&1; echo status $? >> "+said)
+	await(t, "its answer", func() bool {
+		text, _ := os.ReadFile(said)
+		return strings.Contains(string(text), "status ")
+	})
+	if text := readFile(t, said); !strings.Contains(text, "status 5") || !strings.Contains(text, "setsid") {
+		t.Errorf("%s", text)
+	}
+	if now := b.get(e.LedgerID); !now.KillIntentAt.IsZero() || now.Lease != nil || now.Phase != PhaseLive {
+		t.Errorf("%+v", now)
+	}
+	b.say(e, "/spawn setsid "+kill)
+	b.gone(e.Process())
+	await(t, "the row's end", func() bool { return b.get(e.LedgerID).Phase == PhaseFinished })
+}

@@ -246,3 +246,28 @@ func TestMuxOfADtachSession(t *testing.T) {
 		t.Errorf("%v, %v", c.Argv, err)
 	}
 }
+
+// tmux names itself after its program, which a person may have under another name.
+func TestTmuxServerOfAnotherName(t *testing.T) {
+	b := newBed(t)
+	program, err := exec.LookPath("tmux")
+	need(t, err == nil, "tmux")
+	data, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(b.home, "tmux-next")
+	if err := os.WriteFile(binary, data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(b.home, "s")
+	if out, err := exec.Command(binary, "-f", "/dev/null", "-S", socket, "new-session", "-d", "-s", "mine", "exec claude").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Cleanup(func() { endServer(t, socket) })
+	await(t, "the agent", func() bool { return len(b.agents()) == 1 })
+	e, _, err := b.s.Enrol(t.Context(), b.agents()[0].PID, nil)
+	if err != nil || e.Mux.Kind != MuxTmux || e.Mux.Socket != socket || e.Mux.Target != "mine" || e.PaneID == "" {
+		t.Errorf("%+v, pane %q, %v", e.Mux, e.PaneID, err)
+	}
+}

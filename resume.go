@@ -16,14 +16,15 @@ import (
 
 // Command is how to start an agent: what a [Host] runs, or an embedder by itself.
 type Command struct {
-	Argv  []string          `json:"argv"`  // the first is an absolute path
+	Argv  []string          `json:"argv"`  // the first is an absolute path, or, to attach, may be a name on PATH
 	Dir   string            `json:"dir"`   // absolute
 	Env   map[string]string `json:"env"`   // to set, on top of the starter's own
 	Unset []string          `json:"unset"` // names to take out of it first
 }
 
-// environ applies the command to an environment.
-func (c Command) environ(base []string) []string {
+// Environ is the environment to run the command in, made of the starter's own: the
+// variables of Unset taken out, those of Env set.
+func (c Command) Environ(base []string) []string {
 	out := make([]string, 0, len(base)+len(c.Env))
 	drop := map[string]bool{}
 	for _, name := range c.Unset {
@@ -95,7 +96,7 @@ func ResumeCommand(ctx context.Context, s *Store, e Entry) (Command, error) {
 	}
 	unset = append(unset, runtimes.Unset(os.Environ())...)
 	slices.Sort(unset)
-	return Command{Argv: append([]string{program}, args...), Dir: dir, Env: set, Unset: slices.Compact(unset)}, nil
+	return Command{Argv: append([]string{program}, args...), Dir: dir, Env: set, Unset: slices.Compact(append([]string{}, unset...))}, nil
 }
 
 // resumeDir is where the conversation is filed, which is where it was begun, and the

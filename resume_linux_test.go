@@ -40,7 +40,7 @@ func (b *bed) enrolledAgent(runtime, dir string, args ...string) (*ledgertest.Ag
 func (b *bed) resumes(runtime string, c Command) string {
 	b.t.Helper()
 	cmd := ledgertest.Command(b.t, runtime, c.Argv[1:]...)
-	cmd.Path, cmd.Dir, cmd.Env = c.Argv[0], c.Dir, c.environ(os.Environ())
+	cmd.Path, cmd.Dir, cmd.Env = c.Argv[0], c.Dir, c.Environ(os.Environ())
 	a := ledgertest.Start(b.t, cmd)
 	id := a.Session()
 	a.Close()

@@ -21,25 +21,29 @@ func kill(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error
 	all := flags.Bool("all", false, "all open sessions")
 	force := flags.Bool("force", false, "also while another operation is in flight")
 	return func(args []string) error {
-		return a.act(ctx, args, *all, func(h *ledger.Host, id string) error {
-			done, err := h.Kill(ctx, id, ledger.KillOptions{Force: *force})
+		return a.act(ctx, args, *all, func(h *ledger.Host, t *target) {
+			done, err := h.Kill(ctx, t.id, ledger.KillOptions{Force: *force})
 			for _, p := range done.Near {
-				a.note("left alone, in the session's folder: process %d", p.PID)
+				t.note("left alone, in the session's folder: process %d", p.PID)
 			}
 			if done.Unrescued != nil {
-				a.note("its work is not rescued: %s; once that is mended: ledgerctl rescue %s", plain(done.Unrescued.Error()), id)
+				t.note("its work is not rescued: %s; once that is mended: ledgerctl rescue %s", plain(done.Unrescued.Error()), t.id)
 			}
 			if errors.Is(err, ledger.ErrLeaseHeld) {
-				a.note("%s is meant to be killed from now on, and not yet", plain(id))
+				t.note("%s is meant to be killed from now on, and not yet", plain(t.id))
 			}
-			return err
+			t.err = err
 		})
 	}
 }
 
-// act does one thing to each of the named sessions, goes on after a failure and reports
-// each. Its error is the only session's, or that some failed.
-func (a *app) act(ctx context.Context, args []string, all bool, do func(h *ledger.Host, id string) error) error {
+// atOnce is how many sessions are worked on at a time: what takes long is to wait for
+// their processes.
+const atOnce = 8
+
+// act does one thing to each of the named sessions, several at a time, goes on after a
+// failure and reports each. Its error is the only session's, or that some failed.
+func (a *app) act(ctx context.Context, args []string, all bool, do func(h *ledger.Host, t *target)) error {
 	if all == (len(args) > 0) {
 		return fmt.Errorf("%w: give ids, or -all", errUsage)
 	}
@@ -56,18 +60,30 @@ func (a *app) act(ctx context.Context, args []string, all bool, do func(h *ledge
 		fmt.Fprintln(a.stdout, "No sessions are open.")
 	}
 	h := &ledger.Host{Store: s}
+	slots := make(chan struct{}, atOnce)
+	for _, t := range targets {
+		go func() {
+			defer close(t.done)
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			if t.err == nil {
+				do(h, t)
+			}
+		}()
+	}
 	failed := 0
 	for _, t := range targets {
-		if t.err == nil {
-			done := a.busy(a.command + " " + plain(t.id))
-			t.err = do(h, t.id)
-			done()
-		}
-		if err := a.report(t.id, t.err, len(targets) > 1 || a.json); err != nil {
-			return err
+		idle := a.busy(a.command + " " + plain(t.id))
+		<-t.done
+		idle()
+		for _, line := range t.notes {
+			a.note("%s", line)
 		}
 		if t.err != nil {
 			failed++
+		}
+		if err := a.report(t.id, t.err, len(targets) > 1 || a.json); err != nil {
+			return err
 		}
 	}
 	switch {
@@ -79,10 +95,20 @@ func (a *app) act(ctx context.Context, args []string, all bool, do func(h *ledge
 	return fmt.Errorf("%d of %d sessions failed", failed, len(targets))
 }
 
-// target is a session to act on, or why it is none.
+// target is a session to act on, or why it is none, and what became of it.
 type target struct {
-	id  string
-	err error
+	id    string
+	err   error
+	notes []string
+	done  chan struct{}
+}
+
+func newTarget(id string, err error) *target {
+	return &target{id: id, err: err, done: make(chan struct{})}
+}
+
+func (t *target) note(format string, args ...any) {
+	t.notes = append(t.notes, fmt.Sprintf(format, args...))
 }
 
 // targets finds the sessions that are named, or all open ones.
@@ -92,7 +118,7 @@ func (a *app) targets(ctx context.Context, s *ledger.Store, named []string) (lis
 		if err == nil {
 			id = e.LedgerID
 		}
-		list = append(list, &target{id, err})
+		list = append(list, newTarget(id, err))
 	}
 	if len(named) > 0 {
 		return list, nil
@@ -101,11 +127,11 @@ func (a *app) targets(ctx context.Context, s *ledger.Store, named []string) (lis
 		var damaged *ledger.DamagedError
 		switch {
 		case errors.As(err, &damaged):
-			list = append(list, &target{damaged.ID, err})
+			list = append(list, newTarget(damaged.ID, err))
 		case err != nil:
 			return nil, err
 		default:
-			list = append(list, &target{e.LedgerID, nil})
+			list = append(list, newTarget(e.LedgerID, nil))
 		}
 	}
 	return list, nil

@@ -39,6 +39,12 @@ func launch(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) err
 			return h.Exec(ctx, opts)
 		}
 		e, err := h.Launch(ctx, opts)
+		if err != nil && !ask && e.LedgerID == "" && ctx.Err() == nil && !errors.Is(err, ledger.ErrInvalid) {
+			// Nothing of it is left, and nobody asked for hosting: the ledger keeps no one
+			// from working.
+			a.note("not hosted: %s", plain(err.Error()))
+			return h.Exec(ctx, opts)
+		}
 		if err != nil {
 			return begun(e, err)
 		}

@@ -97,6 +97,8 @@ func (a *app) run(ctx context.Context, args []string) error {
 	case errors.Is(err, flag.ErrHelp), err == nil && len(args) > 0 && args[0] == "help":
 		a.overview(a.helpOut(), flags)
 		return nil
+	case err != nil && slices.Contains(args, "hook"):
+		return nil // see hook
 	case err != nil:
 		return fmt.Errorf("%w: %w", errUsage, err)
 	case len(args) == 0:

@@ -76,7 +76,11 @@ func (a *app) rescued(r ledger.Rescued, repo string) error {
 	if r.Already {
 		when = " before"
 	}
-	fmt.Fprintf(a.stdout, "%s: %s rescued%s. Bring the work back by: %s\n", plain(r.ID), count(len(r.Paths)+r.More, "file"), when, cherryPick(repo, r.Ref))
+	what := "work" // of a row that is not in this ledger
+	if n := len(r.Paths) + r.More; n > 0 {
+		what = count(n, "file")
+	}
+	fmt.Fprintf(a.stdout, "%s: %s rescued%s. Bring the work back by: %s\n", plain(r.ID), what, when, cherryPick(repo, r.Ref))
 	for _, o := range r.Omitted {
 		fmt.Fprintf(a.stdout, "  not held: %s: %s\n", plain(o.Path), plain(o.Reason))
 	}

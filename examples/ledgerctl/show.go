@@ -47,9 +47,6 @@ func resumeObject(c ledger.Command, err error) any {
 	if err != nil {
 		return map[string]string{"error": err.Error()}
 	}
-	if c.Unset == nil {
-		c.Unset = []string{}
-	}
 	return c
 }
 
