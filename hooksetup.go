@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,8 +55,9 @@ func HookRuntimes() (names []string) {
 // A person's own hooks, and all other bytes of the settings file, stay as they are; a
 // second call changes nothing; the file is replaced whole.
 //
-// The error is [ErrInvalid] for a runtime without a settings file, and otherwise names what
-// is wrong with the file, which is then untouched: malformed JSON, hooks of a wrong type.
+// The error is [ErrInvalid] for a runtime without a settings file and for a command that is
+// no text, [ErrBusy] where others keep changing the file, and otherwise names what is wrong
+// with the file, which is then untouched: malformed JSON, hooks of a wrong type.
 func InstallHooks(runtime string, opts InstallOptions) (HookChange, error) {
 	return setHooks(runtime, opts, func(c *HookChange, form settings.Form, events []string) (err error) {
 		c.Changed, err = settings.Install(c.Path, form, events, opts.Command, cmp.Or(opts.Timeout, hookTimeout))
@@ -86,9 +88,15 @@ func Hooks(runtime string, opts InstallOptions) (now HookChange, missing []strin
 // setHooks finds the settings file, changes it, and reads what it then says.
 func setHooks(runtime string, opts InstallOptions, change func(*HookChange, settings.Form, []string) error) (c HookChange, err error) {
 	defer func() {
-		if err != nil {
-			err = fmt.Errorf("ledger: hooks of %s: %w", runtime, err)
+		switch {
+		case err == nil:
+			return
+		case errors.Is(err, settings.ErrBusy):
+			err = fmt.Errorf("%w: %w", ErrBusy, err)
+		case errors.Is(err, fs.ErrInvalid):
+			err = fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
+		err = fmt.Errorf("ledger: hooks of %s: %w", runtime, err)
 	}()
 	c = HookChange{Runtime: runtime, Path: opts.Path, Events: []string{}}
 	form, err := settings.FormOf(runtime)

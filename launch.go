@@ -78,7 +78,11 @@ func (h *Host) Launch(ctx context.Context, opts LaunchOptions) (Entry, error) {
 		return l.undo(ctx, err)
 	}
 	h.after("started")
-	return l.described(ctx)
+	now, err := l.described(ctx)
+	if err == nil && !now.KillIntentAt.IsZero() {
+		return l.undo(ctx, fmt.Errorf("ledger: launch: %w", ErrKillIntended)) // by somebody who did not wait for the birth
+	}
+	return now, err
 }
 
 // launching is one launch on its way.

@@ -222,9 +222,15 @@ func TestLaunchOfAnAgentThatEndsAtOnce(t *testing.T) {
 }
 
 func TestLaunchThatIsKilledMeanwhileStartsNothing(t *testing.T) {
+	for _, at := range []string{"bound", "opened", "started"} {
+		t.Run(at, func(t *testing.T) { launchKilledAt(t, at) })
+	}
+}
+
+func launchKilledAt(t *testing.T, at string) {
 	b := newBed(t)
 	b.h.step = func(step string) {
-		if step == "bound" {
+		if step == at {
 			for id := range rowsByID(t, b.s) {
 				apply(t, b.s, id, IntendKill())
 			}

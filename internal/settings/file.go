@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/sessionledger/ledger/internal/durable"
 	"github.com/sessionledger/ledger/internal/transcript"
@@ -16,6 +17,7 @@ import (
 
 // A file is a settings file as it was read.
 type file struct {
+	path   string // as it was asked for
 	target string // path with all links followed
 	exists bool
 	text   []byte
@@ -31,7 +33,7 @@ func read(path string) (file, error) {
 	f, info, err := transcript.Open(target)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return file{target: target}, nil
+		return file{path: path, target: target}, nil
 	case errors.Is(err, transcript.ErrNotRegular):
 		return file{}, &fs.PathError{Op: "open", Path: path, Err: ErrNotRegular}
 	case err != nil:
@@ -45,7 +47,7 @@ func read(path string) (file, error) {
 	if err != nil {
 		return file{}, &fs.PathError{Op: "read", Path: path, Err: err}
 	}
-	return file{target: target, exists: true, text: text, info: info}, nil
+	return file{path: path, target: target, exists: true, text: text, info: info}, nil
 }
 
 // maxLinks is how many links a path may lead through.
@@ -89,17 +91,26 @@ func (f file) same(g file) bool {
 	return f.target == g.target && f.exists == g.exists && bytes.Equal(f.text, g.text)
 }
 
-// replace publishes the new text, with the old file's mode and owner. Of a file
-// that was not there it fails with fs.ErrExist where it is there now.
+// errChanged says that another program has changed a file since it was read.
+var errChanged = errors.New("changed meanwhile")
+
+const tagPrefix = "settings-"
+
+// replace publishes the new text, with the old file's mode and owner. It fails with
+// errChanged where the file is not as it was read, which it looks at last of all.
 func (f file) replace(text []byte) error {
 	d, err := durable.OpenDir(filepath.Dir(f.target))
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	tag, name := fmt.Sprintf("settings-%x", rand.Uint64()), filepath.Base(f.target)
+	tag, name := fmt.Sprintf("%s%x", tagPrefix, rand.Uint64()), filepath.Base(f.target)
 	if !f.exists {
-		return d.Create(tag, name, text, true)
+		err := d.Create(tag, name, text, true)
+		if errors.Is(err, fs.ErrExist) {
+			err = errChanged
+		}
+		return err
 	}
 	s, err := d.Stage(tag, name, text, false)
 	if err != nil {
@@ -109,6 +120,12 @@ func (f file) replace(text []byte) error {
 	if err := f.dress(d, tag); err != nil {
 		return err
 	}
+	switch now, err := read(f.path); {
+	case err != nil:
+		return err
+	case !f.same(now):
+		return errChanged
+	}
 	if err := s.Replace(); err != nil {
 		return err
 	}
@@ -117,7 +134,8 @@ func (f file) replace(text []byte) error {
 
 // dress gives a staged file the mode and owner of the old one and makes it
 // durable. It is done before the file has its name: who reads it then may read
-// it now.
+// it now. What installers that were killed have left is removed: the lock on the
+// folder says that none is at work.
 func (f file) dress(d *durable.Dir, tag string) error {
 	temps, err := d.Temps()
 	if err != nil {
@@ -125,6 +143,9 @@ func (f file) dress(d *durable.Dir, tag string) error {
 	}
 	for _, t := range temps {
 		if t.Tag != tag {
+			if strings.HasPrefix(t.Tag, tagPrefix) {
+				_ = d.Remove(t.Name)
+			}
 			continue
 		}
 		w, err := os.OpenFile(filepath.Join(d.Path(), t.Name), os.O_WRONLY, 0)

@@ -233,3 +233,21 @@ func TestEditedTextIsReadAgain(t *testing.T) {
 		t.Error("not the same as itself")
 	}
 }
+
+// What an installer that was killed left in a person's folder goes with the next edit.
+func TestLeftoversOfAKilledInstallerGo(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "settings.json")
+	for _, name := range []string{"settings.json", ".tmp-settings-1f-2e", ".tmp-another-3d"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Install(path, Claude, []string{"Stop"}, "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	names, err := os.ReadDir(dir)
+	if err != nil || len(names) != 2 || names[0].Name() != ".tmp-another-3d" {
+		t.Errorf("%v, %v", names, err)
+	}
+}

@@ -230,15 +230,9 @@ func change(path string, edit func(text []byte, exists bool) ([]byte, error)) (c
 			defer unlock()
 			continue
 		}
-		switch again, err := read(path); {
-		case err != nil:
-			return false, err
-		case !f.same(again):
-			continue
-		}
 		err = f.replace(edited)
-		if errors.Is(err, fs.ErrExist) {
-			continue // made by another meanwhile
+		if errors.Is(err, errChanged) {
+			continue
 		}
 		unsynced := (*durable.SyncError)(nil)
 		return err == nil || errors.As(err, &unsynced), err
