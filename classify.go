@@ -34,8 +34,9 @@ const (
 //	DETACHED-ALIVE      it runs, its multiplexer session exists, no client shows it
 //	ALIVE-WORKING       it runs and made progress within [IdleAfter]: its transcript grew
 //	                    or, only for a runtime without transcripts, its cpu time did
-//	ALIVE-IDLE          it runs
+//	ALIVE-IDLE          it runs, and makes none or none that is known of (Working is nil)
 //
+// That nobody shows a session goes before whether it works: see Working.
 // Processor time never overrides a transcript: a session that is parked at its prompt
 // burns ticks too, and to report every open session as working is the worse error.
 func Classify(e Entry, ev Evidence, now time.Time) Status {

@@ -57,7 +57,12 @@
 // [Sweep] is the periodic pass that makes all of it true without anyone's co-operation.
 // [Host.Launch] starts an agent in a tmux server of its own; [Host.Exec] in the caller's
 // place. [HandleHook] takes an agent's own hooks. All three enrol by the same rules, so that
-// a session has one row whoever announces it.
+// a session has one row whoever announces it. [Reap], beside Sweep, removes the sockets and
+// servers that hosting left behind.
+//
+// The ledger is the folder that [Open] is given, else $AGENT_SESSIONS_DIR, which Launch sets
+// for its agents. Package tmux drives tmux exactly and within bounds, and can be used alone;
+// package ledgertest has a scratch ledger and a stand-in agent for the tests of embedders.
 //
 // # Work
 //

@@ -14,6 +14,13 @@ import (
 
 // A hook that runs under no session is no evidence of one. The wiring of a hook command is
 // this, and exits 0 whatever comes back.
+// A hook's whole main: it ends in a second whatever hangs, prints nothing, and exits with 0.
+// In the program itself, which names the default ledger:
+//
+//	time.AfterFunc(time.Second, func() { os.Exit(0) })
+//	if store, err := ledger.Open("", nil); err == nil {
+//		_, _ = ledger.HandleHook(context.Background(), store, "claude", os.Stdin, ledger.HookOptions{})
+//	}
 func ExampleHandleHook() {
 	store, done := exampleStore()
 	defer done()

@@ -39,15 +39,23 @@ var hostOptions = [][2]string{
 }
 
 // Launch starts an agent in a tmux server of its own, whose socket lies in the ledger's
-// folder, so that no terminal and no other session can take it down. The birth record
+// folder, so that no terminal and no other session can take it down. (Where that path is too
+// long for a socket it lies in $XDG_RUNTIME_DIR/agent-sessions.) The birth record
 // comes first; the pane's command then waits at a gate until its process is on record, and
 // becomes the agent under the same pid. The row comes back once the agent runs.
 //
+// The agent's environment names the ledger ($AGENT_SESSIONS_DIR), the row and the attempt.
+// Which conversation the agent is in is known from its hooks (see [InstallHooks]) or from
+// a [Sweep] while it runs: a session that dies before either cannot be resumed.
+//
 // A launch that fails leaves no row behind where nothing ran, and then returns none; one
-// that could not be told from a start leaves a row that asks for attention. The error is
-// [ErrInvalid] for a command or folder that is not there or what is no session,
+// that could not be told from a start leaves a row that asks for attention; an agent that
+// ended at once leaves its row, which comes back with the error. The error is
+// [ErrInvalid] for a command or folder that is not there, what is no session, or a path that
+// is too long for a socket without $XDG_RUNTIME_DIR,
 // [ErrConversationHeld] where SessionID, or the conversation of ResumedFrom, is another
-// session's, or says what failed.
+// session's or that one runs, [ErrNotFound] for a ResumedFrom that is no row,
+// [ErrKillIntended] where the session was killed meanwhile, or says what failed.
 func (h *Host) Launch(ctx context.Context, opts LaunchOptions) (Entry, error) {
 	l, err := h.prepareLaunch(ctx, opts)
 	if err != nil {

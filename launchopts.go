@@ -17,8 +17,8 @@ import (
 // LaunchOptions say what is launched, and how. Runtime or Argv is required.
 type LaunchOptions struct {
 	Runtime string   // registry name; "": the runtime that Argv runs, else the base name of its program
-	Argv    []string // command line; its program is looked up on PATH, outside a shim folder. Nil: the runtime's
-	Dir     string   // where it runs; "": this process's folder
+	Argv    []string // command line; its program is looked up on this process's PATH, outside a shim folder. Nil: the runtime's
+	Dir     string   // where it runs, absolute; "": this process's folder
 	Env     []string // environment, each "NAME=value"; nil: this process's
 
 	// What the row records beside the facts of its process.

@@ -25,7 +25,7 @@ const (
 	ChangeUpdated ChangeKind = "updated" // a row was written
 	ChangeRemoved ChangeKind = "removed" // a row went away; filing it is no change
 	ChangeDamaged ChangeKind = "damaged" // a row can no longer be trusted
-	ChangeExited  ChangeKind = "exited"  // the recorded process of an open row ended
+	ChangeExited  ChangeKind = "exited"  // the recorded process of an open row ended, or had when the row was first seen
 )
 
 // Change is something that happened to a session while it was watched.
@@ -40,7 +40,9 @@ type Change struct {
 }
 
 // Watch yields the changes of open rows, and the exits of their processes, as they
-// happen, from the moment it is called until the context ends or the caller stops. Rows
+// happen, from the moment the range over it begins until the context ends or the caller
+// stops. A process that is gone by then is among the exits: of what ended between a list and
+// the watch that follows it, the caller learns too. Rows
 // are watched by file notification and processes by one pidfd each: nothing is polled.
 // Writes that follow each other closely may be joined into one change. Where notifications
 // were lost all rows are read again, so that no change is.
@@ -245,7 +247,7 @@ func (w *watcher) follow(name string, was watched, e Entry) watched {
 	switch {
 	case e.IsOpen() && p.Same(was.process):
 		now.process, now.stop = was.process, was.stop
-	case e.IsOpen() && w.s.procs.verdict(p) == Running:
+	case e.IsOpen() && w.s.procs.verdict(p) != Unknown:
 		was.unwatch()
 		now.process, now.stop = p, w.await(name, p)
 	default:
@@ -258,7 +260,11 @@ func (w *watcher) follow(name string, was watched, e Entry) watched {
 // await sends to exits once the process is gone.
 func (w *watcher) await(name string, p ProcessID) context.CancelFunc {
 	ctx, cancel := context.WithCancel(w.ctx)
-	exit, err := w.s.procs.sys.OpenExit(p.PID, p.StartTicks)
+	var exit *procscan.Exit
+	var err error
+	if w.s.procs.verdict(p) != Gone { // of another boot, for one
+		exit, err = w.s.procs.sys.OpenExit(p.PID, p.StartTicks)
+	}
 	if err != nil && !errors.Is(err, procscan.ErrGone) && !errors.Is(err, procscan.ErrChanged) {
 		return cancel // no notice of this one; the next sweep tells
 	}

@@ -261,3 +261,27 @@ func TestWatchSaysNothingTwiceOfARowThatWasFiled(t *testing.T) {
 		t.Errorf("%+v", said)
 	}
 }
+
+// Who lists and then watches misses no exit in between: of a process that has ended already,
+// in this boot or in another, the watch tells first.
+func TestWatchTellsOfWhatEndedBefore(t *testing.T) {
+	s := newStore(t, nil)
+	e, cmd := enrolled(t, s, Entry{})
+	old := "claude-20200101T000000Z-000001"
+	writeLegacyRow(t, s, old, map[string]any{"phase": "live", "pid": e.PID, "pidStartTicks": 1, "bootId": "00000000-0000-4000-8000-000000000000"})
+	endProcess(cmd)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	told := map[string]bool{}
+	for c, err := range s.Watch(ctx) {
+		if err != nil || c.Kind != ChangeExited || told[c.ID] {
+			t.Fatalf("%+v, %v", c, err)
+		}
+		if told[c.ID] = true; len(told) == 2 {
+			break
+		}
+	}
+	if !told[e.LedgerID] || !told[old] {
+		t.Errorf("told of %v", told)
+	}
+}

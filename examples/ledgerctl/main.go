@@ -36,7 +36,21 @@ func main() {
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
-	return &app{stdin: stdin, stdout: stdout, stderr: stderr, idle: func() {}}
+	return &app{stdin: stdin, stdout: &output{Writer: stdout}, stderr: stderr, idle: func() {}}
+}
+
+// output remembers a write that failed: few who print look.
+type output struct {
+	io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
 }
 
 // app is what all commands share.
@@ -48,9 +62,10 @@ type app struct {
 
 	servers servers
 
-	stdin          io.Reader
-	stdout, stderr io.Writer
-	idle           func() // ends what busy shows
+	stdin  io.Reader
+	stdout *output
+	stderr io.Writer
+	idle   func() // ends what busy shows
 }
 
 // command is one verb. Its function gets the arguments after the flags.
@@ -86,7 +101,11 @@ var errUsage = errors.New("usage")
 // run is main without the process: it returns the exit status.
 func run(ctx context.Context, argv []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := newApp(stdin, stdout, stderr)
-	return a.exit(a.run(ctx, argv[1:]))
+	err := a.run(ctx, argv[1:])
+	if err == nil {
+		err = a.stdout.err
+	}
+	return a.exit(err)
 }
 
 func (a *app) run(ctx context.Context, args []string) error {

@@ -21,11 +21,11 @@ const maxID = 255
 // ValidID reports whether id can be a conversation's: it may stand in a command
 // line and be a file's name. It does not begin with a dash, is neither "." nor
 // "..", and has no path separator, no control character, no white space, nothing
-// that is not UTF-8, and at most 255 bytes.
+// that is not UTF-8 or stands for what was none (U+FFFD), and at most 255 bytes.
 func ValidID(id string) bool {
 	return id != "" && len(id) <= maxID && id[0] != '-' && id != "." && id != ".." && utf8.ValidString(id) &&
 		!strings.ContainsFunc(id, func(r rune) bool {
-			return r == '/' || r == '\\' || unicode.IsControl(r) || unicode.IsSpace(r)
+			return r == '/' || r == '\\' || r == utf8.RuneError || unicode.IsControl(r) || unicode.IsSpace(r)
 		})
 }
 

@@ -36,7 +36,7 @@ func TestResumeArguments(t *testing.T) {
 // for "the newest" or for a place in its list becomes an argument.
 func TestIDsThatAreNoneAreRefused(t *testing.T) {
 	table := Builtin()
-	for _, id := range []string{"", "-x", "--last", "a b", "a\nb", "a\x00b", "\x1b[1m", "a\u009bb", "a\xff", "a\u00a0b", strings.Repeat("a", 256),
+	for _, id := range []string{"", "-x", "--last", "a b", "a\nb", "a\x00b", "\x1b[1m", "a\u009bb", "a\xff", "a\u00a0b", "\ufffd", strings.Repeat("a", 256),
 		".", "..", "../../etc/passwd", "/etc/passwd", "a/b", `a\b`} {
 		if ValidID(id) {
 			t.Errorf("%q is valid", id)
