@@ -373,10 +373,13 @@ func (l *launching) giveUp(ctx context.Context, why error) (Entry, error) {
 		switch {
 		case errors.Is(getErr, ErrNotFound):
 			return Entry{}, why
-		case err != nil && !errors.Is(err, ErrUnknown), getErr != nil, e.Lease == nil, try == giveUpTries:
+		case getErr == nil && e.Lease == nil:
+			return e, why
+		case err != nil && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrIllegal), getErr != nil, try == giveUpTries:
 			return e, errors.Join(why, err)
 		}
-		// A process that was just starting a program could not be read.
+		// A process that was just starting a program could not be read, or its end was not
+		// seen yet.
 		if pause(ctx, lookPause) != nil {
 			return e, why
 		}

@@ -81,14 +81,28 @@ func tmuxKnows(term string) bool {
 	return false
 }
 
+// scripted reports whether an agent with these arguments does one thing and ends.
+func scripted(runtime string, args []string) bool {
+	var own []string
+	switch runtime {
+	case "aider":
+		own = []string{"--message", "-m", "--message-file"}
+	case "amp":
+		own = []string{"-x", "--execute"}
+	case "codex":
+		own = []string{"exec", "e"}
+	case "opencode":
+		own = []string{"run"}
+	}
+	own = append(own, "-p", "--print", "--prompt", "--version", "-v", "-V", "--help", "-h")
+	return slices.ContainsFunc(args, func(arg string) bool { return slices.Contains(own, arg) })
+}
+
 // onTerminal reports whether a command is to be hosted: a person is there to look at it,
 // and it is neither a service of the agent nor made to print something and end.
 func (a *app) onTerminal(argv []string) bool {
 	name, session := ledger.BuiltinRuntimes().Match(argv, nil)
-	brief := slices.ContainsFunc(argv[1:], func(arg string) bool {
-		return slices.Contains([]string{"-p", "--print", "--prompt", "exec", "--version", "-v", "-V", "--help", "-h"}, arg)
-	})
-	return isTerminal(os.Stdin) && isTerminal(a.stdout) && tmuxKnows(os.Getenv("TERM")) && (session || name == "") && !brief
+	return isTerminal(os.Stdin) && isTerminal(a.stdout) && tmuxKnows(os.Getenv("TERM")) && (session || name == "") && !scripted(name, argv[1:])
 }
 
 func attach(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) error {

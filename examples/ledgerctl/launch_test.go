@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/sessionledger/ledger"
@@ -38,5 +39,17 @@ func TestLaunchThatLeftARowIsNoUnknown(t *testing.T) {
 	}
 	if err := begun(ledger.Entry{LedgerID: "x"}, ledger.ErrBusy); !errors.Is(err, ledger.ErrBusy) {
 		t.Errorf("another error becomes %v", err)
+	}
+}
+
+func TestScriptedAgentsAreRunDirectly(t *testing.T) {
+	for line, want := range map[string]bool{
+		"claude": false, "claude --model x": false, "claude -p hi": true, "gemini --prompt hi": true, "claude --version": true,
+		"codex exec hi": true, "codex -m o3": false, "opencode run hi": true, "opencode": false, "aider -m hi": true, "amp -x hi": true, "claude exec": false,
+	} {
+		argv := strings.Fields(line)
+		if got := scripted(argv[0], argv[1:]); got != want {
+			t.Errorf("%s: %v", line, got)
+		}
 	}
 }
