@@ -41,13 +41,17 @@ func start(s tmux.Server, session string, command ...string) tmux.Pane {
 
 // waitFor polls until a pane shows a text.
 func waitFor(s tmux.Server, p tmux.Pane, text string) {
-	for range 1000 {
+	for range 3000 {
 		c, err := s.Capture(context.Background(), p.Guard(), nil)
-		if err != nil || strings.Contains(string(c.Text), text) {
+		if err != nil {
+			panic(err)
+		}
+		if strings.Contains(string(c.Text), text) {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+	panic("the pane never showed " + text)
 }
 
 func Example() {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"time"
 )
 
 // program is what runs in panes for the tests of Submit: the test binary called
@@ -35,6 +36,14 @@ func program(kind string) {
 		}
 		log.Write(buf[:n])
 		p.take(string(buf[:n]))
+		if kind == "slow" { // shows the text, and reads on when it is told to
+			for {
+				if _, err := os.Stat(os.Args[3] + ".go"); err == nil {
+					break
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
 	}
 }
 
