@@ -465,7 +465,9 @@ func TestCommandThatRunsLateStaysAtItsGate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d panes: the command ran late: %v", len(l.Panes), len(l.Panes) > 1)
+	if len(l.Panes) != 2 {
+		t.Errorf("%d panes: the command did not run late", len(l.Panes))
+	}
 	if got := b.agents(); len(got) > 0 {
 		t.Errorf("agents nobody knows of: %v", got)
 	}
