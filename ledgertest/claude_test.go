@@ -412,9 +412,10 @@ func TestWorkAndRest(t *testing.T) {
 	ledgertest.Await(t, "the agent to rest after its work", func() bool { return rests(a.PID()) })
 	before, _ := ticks(a.PID())
 	a.Send("/work 100s")
+	// A second of a processor, which one that mostly sleeps does not use in a minute.
 	ledgertest.Await(t, "the agent to work", func() bool {
 		now, _ := ticks(a.PID())
-		return now >= before+10
+		return now >= before+100
 	})
 	a.Signal(syscall.SIGTERM)
 	if status := a.Wait(); status != 128+int(syscall.SIGTERM) {
