@@ -26,11 +26,20 @@
 // mark, and every tmux server with a socket in that folder, is a failure, and is
 // killed so that the next test does not suffer; [Clean] looks for it at once.
 //
+// Build your own programs before [Isolate]: HOME is new, and with it GOCACHE and
+// GOMODCACHE.
+//
 // # The ledger
 //
 // Package scratch, below this one, opens a scratch ledger, which at the end of the test
 // fails it for every rule of the ledger that does not hold. [Clock] is for the ledger's
-// Options.
+// Options. A program that opens the default ledger is given it by
+//
+//	t.Setenv("AGENT_SESSIONS_DIR", store.Dir())
+//
+// Sweep looks at the whole machine, also in an isolated test: it enrols agents that the
+// test did not start, a person's own too, and a Kill of their rows then ends them. Kill
+// only what the test started, or run the test in a pid namespace.
 //
 // # The stand-in
 //

@@ -22,7 +22,9 @@ type CaptureOptions struct {
 // gives them; 3.2 pads lines with blanks. What tmux's own history limit had dropped
 // before is lost.
 type Capture struct {
-	ANSI []byte // with escape sequences for colour and attributes
+	// ANSI has escape sequences for colour and attributes. They may be left on at its
+	// end: print "\x1b[0m" after it.
+	ANSI []byte
 	Text []byte // without any
 	// Truncated says that there was more history than was captured.
 	Truncated bool

@@ -22,9 +22,10 @@
 // # Identity
 //
 // Pane and session ids are unique within one server process, and start again at
-// zero in the next: a [ServerID] goes with them. Names are exact. No name is ever
-// sent to tmux as a target, since a target may match a prefix, an id or a pattern;
-// names are looked up in a listing. The name to remember is the one reported back.
+// zero in the next: a [ServerID] goes with them. Names are exact. No call sends a
+// name to tmux as a target, since a target may match a prefix, an id or a pattern;
+// names are looked up in a listing. The command line of [Server.AttachArgs] alone has
+// one, as =name. The name to remember is the one reported back.
 //
 // # Guarded actions
 //

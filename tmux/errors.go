@@ -8,7 +8,7 @@ import (
 )
 
 // What a call can fail with; test with errors.Is. None of these, except
-// ErrNotFound and ErrRefused, says anything about a session or pane: see
+// ErrNotFound, ErrExists and ErrRefused, says anything about a session or pane: see
 // [Server.Presence] for what a failure proves about the server.
 var (
 	// ErrNoServer: nothing answered at the socket.

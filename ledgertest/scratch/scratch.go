@@ -15,7 +15,13 @@ import (
 const checkWait = time.Minute
 
 // Open opens a scratch ledger in a folder of the test's own. At the end of the test the
-// whole ledger must keep its rules (see Check), and the store is closed.
+// whole ledger must keep its rules (see Check), and the store is closed. A program that
+// opens the default ledger is given it by t.Setenv("AGENT_SESSIONS_DIR", store.Dir()).
+//
+// The folder is the test's own, the processes are not: Sweep looks at the whole machine,
+// also in an isolated test. It enrols agents that the test did not start, a person's own
+// too, and a Kill of their rows then ends them. Kill only what the test started, or run
+// the test in a pid namespace.
 func Open(t testing.TB, opts *ledger.Options) *ledger.Store {
 	t.Helper()
 	store, err := ledger.Open(filepath.Join(t.TempDir(), "ledger"), opts)
