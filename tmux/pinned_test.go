@@ -188,11 +188,19 @@ func TestAttachingComesToTheVerySession(t *testing.T) {
 		t.Errorf("a name that nothing has came to %s", got)
 	}
 	second := start(t, s, "work")
-	for _, pane := range []Pane{p, w, second} {
+	beside := Pane{SessionID: p.SessionID, ID: strings.TrimSpace(raw(t, s, "split-window", "-d", "-P", "-F", "#{pane_id}", "-t", p.ID, "sleep", "1000"))}
+	for _, pane := range []Pane{w, beside, p, second} {
 		argv, err := s.AttachPaneArgs(pane.ID)
 		if got := attached(t, s, argv, err); got != pane.SessionID {
 			t.Errorf("pane %s came to %q, want %s", pane.ID, got, pane.SessionID)
 		}
+		if got := strings.TrimSpace(raw(t, s, "display-message", "-p", "-t", pane.SessionID+":", "#{pane_id}")); got != pane.ID {
+			t.Errorf("the session shows pane %s, want %s", got, pane.ID)
+		}
+	}
+	argv, err = s.AttachPaneArgs("%99")
+	if got := attached(t, s, argv, err); got != "" {
+		t.Errorf("a pane that is not there came to %s", got)
 	}
 	for name, want := range map[string]string{"work": second.SessionID, "done": p.SessionID} {
 		argv, err := s.AttachArgs(name)

@@ -4,7 +4,6 @@ package settings
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -98,16 +97,24 @@ func TestFileThatKeepsChangingIsBusy(t *testing.T) {
 	}
 }
 
-// A file that is made after even the last read is not replaced.
-func TestFileMadeBeforeOursIsKept(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "settings.json")
-	f, err := read(path)
-	must(t, err)
-	must(t, os.WriteFile(path, []byte("theirs"), 0o644))
-	if err := f.replace([]byte("ours")); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("error %v", err)
-	}
-	if got := content(t, path); got != "theirs" {
-		t.Errorf("left %q", got)
+// A replacement looks for itself: what was made or changed since the file was read is kept.
+func TestReplaceKeepsWhatWasNotRead(t *testing.T) {
+	for _, before := range []string{"", "old"} {
+		path := filepath.Join(t.TempDir(), "settings.json")
+		if before != "" {
+			must(t, os.WriteFile(path, []byte(before), 0o644))
+		}
+		f, err := read(path)
+		must(t, err)
+		must(t, os.WriteFile(path, []byte("new"), 0o644))
+		if err := f.replace([]byte("ours")); !errors.Is(err, errChanged) {
+			t.Errorf("before %q: error %v", before, err)
+		}
+		if got := content(t, path); got != "new" {
+			t.Errorf("before %q: left %q", before, got)
+		}
+		if names, err := os.ReadDir(filepath.Dir(path)); err != nil || len(names) != 1 {
+			t.Errorf("before %q: %v, %v", before, names, err)
+		}
 	}
 }
