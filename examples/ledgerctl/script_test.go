@@ -4,12 +4,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,11 +22,19 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
+
+	"github.com/sessionledger/ledger/ledgertest"
+	"github.com/sessionledger/ledger/tmux"
 )
 
 // The commands run as they would from a shell, in processes of their own: see
 // testdata/*.txtar, one a subject.
 func TestScript(t *testing.T) {
+	agents := ledgertest.BuildAgent(t)
+	ctl, err := exec.LookPath("ledgerctl") // which TestMain has put there
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
@@ -40,13 +50,24 @@ func TestScript(t *testing.T) {
 				env.Setenv(name, strings.ReplaceAll(value, "$WORK", env.WorkDir))
 			}
 			env.Setenv("ESC", "\x1b")
+			env.Setenv("AGENTS", agents) // stand-ins, for the front of PATH
+			env.Setenv("LEDGERCTL", ctl) // for links to it
+			env.Defer(func() { endHosted(t, env.WorkDir) })
 			return os.MkdirAll(env.WorkDir+"/home", 0o700)
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond != "sees" {
-				return false, fmt.Errorf("unknown condition %q", cond)
+			tool, lacks := strings.CutPrefix(cond, "lacks:")
+			switch {
+			case cond == "sees":
+				return seesAll()
+			case lacks:
+				_, err := exec.LookPath(tool)
+				if err != nil && os.Getenv("CI") == "true" {
+					return false, err
+				}
+				return err != nil, nil
 			}
-			return seesAll()
+			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"agent":  cmdAgent,
@@ -57,6 +78,7 @@ func TestScript(t *testing.T) {
 			"jsonl":  cmdJSONL,
 			"safe":   cmdSafe,
 			"status": cmdStatus,
+			"talk":   cmdTalk,
 			"tty":    cmdTTY,
 			"until":  cmdUntil,
 		},
@@ -65,6 +87,9 @@ func TestScript(t *testing.T) {
 
 func TestMain(m *testing.M) {
 	syscall.Umask(0o077) // so that rows in scripts are nobody else's
+	if filepath.Base(os.Args[0]) == "codex" {
+		main() // by a script's link: a shim
+	}
 	testscript.Main(m, map[string]func(){
 		"ledgerctl": main,
 		"claude":    standIn,
@@ -243,28 +268,90 @@ func cmdTTY(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	columns, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	master, slave, err := openTerminal(columns)
-	ts.Check(err)
+	cmd, master := onTerminal(ts, columns, args[2:])
 	defer master.Close()
-	path, err := exec.LookPath(args[2])
-	if err != nil {
-		path, err = lookPath(ts.Getenv("PATH"), args[2])
-	}
-	ts.Check(err)
-	cmd := exec.Command(path, args[3:]...)
-	cmd.Args[0] = args[2]
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	for _, name := range []string{"PATH", "HOME", "AGENT_SESSIONS_DIR", "NO_COLOR", "TERM", "GORACE"} {
-		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
-	}
-	ts.Check(cmd.Start())
-	slave.Close()
 	var out bytes.Buffer
 	_, _ = io.Copy(&out, master) // until the other end is closed, which Linux calls EIO
 	_ = cmd.Wait()               // the script looks at what was printed
-	text := strings.ReplaceAll(out.String(), "\r\n", "\n")
-	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o600))
+	keep(ts, args[1], out.String())
+}
+
+// talk FILE REGEXP KEYS COMMAND… runs a command on a terminal, types KEYS, in which Go's
+// escapes are possible, once REGEXP is shown there, and keeps what was shown in FILE. The
+// command must succeed.
+func cmdTalk(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 4 {
+		ts.Fatalf("usage: talk FILE REGEXP KEYS COMMAND")
+	}
+	re := regexp.MustCompile(args[1])
+	keys, err := strconv.Unquote(`"` + args[2] + `"`)
+	ts.Check(err)
+	cmd, master := onTerminal(ts, 100, args[3:])
+	defer master.Close()
+	// It leads a group of its own, whose tmux client holds the terminal too.
+	late := time.AfterFunc(patience, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	var out strings.Builder
+	buf := make([]byte, 4096)
+	for typed := false; err == nil; {
+		var n int
+		n, err = master.Read(buf)
+		out.Write(buf[:n])
+		if !typed && re.MatchString(out.String()) {
+			typed = true
+			time.Sleep(10 * time.Millisecond) // as pasted, and no command, tmux takes what comes within one
+			_, err = master.WriteString(keys)
+		}
+	}
+	late.Stop()
+	err = cmd.Wait()
+	keep(ts, args[0], out.String())
+	if err != nil {
+		ts.Fatalf("%v; shown was %q", err, out.String())
+	}
+}
+
+// onTerminal starts a command on a terminal of that width.
+func onTerminal(ts *testscript.TestScript, columns int, argv []string) (cmd *exec.Cmd, master *os.File) {
+	master, slave, err := openTerminal(columns)
+	ts.Check(err)
+	defer slave.Close()
+	path, err := lookPath(ts.Getenv("PATH"), argv[0])
+	if err == nil {
+		cmd = exec.Command(path, argv[1:]...)
+		cmd.Args[0] = argv[0]
+		cmd.Dir = ts.MkAbs(".")
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		for _, name := range []string{"PATH", "HOME", "AGENT_SESSIONS_DIR", "NO_COLOR", "TERM", "GORACE"} {
+			cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
+		}
+		err = cmd.Start()
+	}
+	if err != nil {
+		master.Close()
+	}
+	ts.Check(err)
+	return cmd, master
+}
+
+// keep writes what a terminal was sent into a file of the script.
+func keep(ts *testscript.TestScript, name, text string) {
+	ts.Check(os.WriteFile(ts.MkAbs(name), []byte(strings.ReplaceAll(text, "\r\n", "\n")), 0o600))
+}
+
+// endHosted ends what a script has left running in tmux servers of its ledger.
+func endHosted(t *testing.T, work string) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	sockets, _ := filepath.Glob(filepath.Join(work, "*", "sock", "*"))
+	for _, socket := range sockets {
+		srv := tmux.Server{Socket: socket}
+		if l, err := srv.List(ctx); err == nil {
+			if err := srv.KillServer(ctx, l.Server); err != nil {
+				t.Error(err)
+			}
+		}
+	}
 }
 
 func lookPath(path, name string) (string, error) {
