@@ -108,3 +108,16 @@ func TestKillServerOfAnotherPIDNamespace(t *testing.T) {
 		t.Errorf("one that is gone: %v", err)
 	}
 }
+
+// The pid that a server of another namespace tells can be a stranger's here, whose start
+// says nothing of the server.
+func TestStartTicksAreTheServersOwn(t *testing.T) {
+	s := newServer(t)
+	p := start(t, s, "a")
+	for pid, known := range map[int]bool{p.Server.PID: true, p.PID: false, os.Getpid(): false} {
+		id := ServerID{PID: pid}
+		if id.see(); (id.StartTicks != 0) != known {
+			t.Errorf("%d: %+v", pid, id)
+		}
+	}
+}

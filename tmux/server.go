@@ -65,9 +65,11 @@ type ServerID struct {
 	Started int64
 }
 
-// see adds what /proc shows of the process now.
+// see adds what /proc shows of the process now. Where the server is in another pid
+// namespace, a stranger can have its pid here: tmux calls its processes by its program's
+// name and a colon.
 func (id *ServerID) see() {
-	if st, p := readStat(id.PID); p == Present {
+	if st, p := readStat(id.PID); p == Present && strings.Contains(st.name, ":") {
 		id.StartTicks = st.ticks
 	}
 }

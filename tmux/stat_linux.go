@@ -12,6 +12,7 @@ import (
 
 // processStat is what of /proc/PID/stat this package needs.
 type processStat struct {
+	name       string // field 2, without its parentheses
 	group      int    // field 5
 	foreground int    // field 8: the foreground group of its terminal
 	ticks      uint64 // field 22: start time in clock ticks after boot
@@ -28,7 +29,11 @@ func readStat(pid int) (processStat, Presence) {
 		return processStat{}, Unknown
 	}
 	// The name in parentheses may hold blanks and parentheses itself.
-	f := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
+	begin, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
+	if begin < 0 || end < begin {
+		return processStat{}, Unknown
+	}
+	f := bytes.Fields(data[end+1:])
 	if len(f) < 20 {
 		return processStat{}, Unknown
 	}
@@ -41,7 +46,7 @@ func readStat(pid int) (processStat, Presence) {
 	if f[0][0] == 'Z' || f[0][0] == 'X' {
 		return processStat{}, Absent
 	}
-	return processStat{group, foreground, ticks}, Present
+	return processStat{string(data[begin+1 : end]), group, foreground, ticks}, Present
 }
 
 // unread returns how much input of a terminal its reader has not taken yet.

@@ -3,6 +3,7 @@
 package tmux
 
 type processStat struct {
+	name              string
 	group, foreground int
 	ticks             uint64
 }
