@@ -302,10 +302,32 @@ func (h *hook) above() (p *pass, at int, err error) {
 	if _, known := p.runtimes.Lookup(h.runtime); !known && checkRuntime(h.runtime) == nil && runtimes.CanBeRuntime(h.runtime) {
 		p.runtimes = p.runtimes.With(Runtime{Name: h.runtime})
 	}
-	if at = p.nearest(h.runtime, h.opts.PID); at < 0 {
+	at = p.nearest(h.runtime, h.opts.PID)
+	if at >= 0 && p.candidates()[at].young {
+		at = h.forkOf(p, at)
+	}
+	if at < 0 {
 		return nil, 0, ErrNotFound
 	}
 	return p, at, nil
+}
+
+// forkOf is the session process that one below it, which may be a fork of it, speaks for: an
+// event of its own conversation is its own. Any other may be of a session in its own right,
+// and is left: a later hook tells.
+func (h *hook) forkOf(p *pass, at int) int {
+	i, ok := p.at[p.candidates()[at].above[0].PID]
+	if !ok || h.ev.SessionID == "" {
+		return -1
+	}
+	id, err := h.s.holder(processClaim(p.candidates()[i].process))
+	if err != nil || id == "" {
+		return -1
+	}
+	if row := h.s.sightRow(id); row.state != rowThere || row.entry.SessionID != h.ev.SessionID {
+		return -1
+	}
+	return i
 }
 
 // nearest is the index among the candidates of the session process of a runtime that is
@@ -314,9 +336,6 @@ func (p *pass) nearest(runtime string, pid int) int {
 	cs := p.candidates()
 	for i := len(cs) - 1; i >= 0; i-- {
 		if (cs[i].runtime == runtime || runtime == AnyRuntime) && cs[i].process.PID != pid {
-			if cs[i].young {
-				return -1 // it may be a fork of its parent, for which it cannot speak; a later hook tells
-			}
 			return i
 		}
 	}

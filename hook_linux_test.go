@@ -778,3 +778,30 @@ func TestFirstHookIsAClear(t *testing.T) {
 		}
 	}
 }
+
+// Below a process that may be a fork of its agent, a hook tells of the agent's own
+// conversation alone: another may be that of a session in its own right.
+func TestHookBelowAFork(t *testing.T) {
+	s, home := treeStore(t)
+	env := treeEnv(home)
+	twin := node{Name: "child", Args: []string{"claude", "x"}, Env: env, Children: []node{shell("hook", env)}}
+	pids := growTree(t, node{Name: "parent", Args: []string{"claude", "x"}, Env: env, Children: []node{twin}})
+	say := func(id string) HookResult {
+		t.Helper()
+		return deliver(t, s, "claude", pids["hook"], `{"hook_event_name":"Notification","notification_type":"permission_prompt","session_id":"`+id+`"}`)
+	}
+	if r := say("parents"); r.LedgerID != "" {
+		t.Errorf("before the agent has a row: %+v", r)
+	}
+	parent := mustEnrol(t, s, pids["parent"], nil)
+	apply(t, s, parent.LedgerID, Claim("parents", fromHook))
+	if r := say("another"); r.LedgerID != "" {
+		t.Errorf("of another conversation: %+v", r)
+	}
+	if r := say("parents"); r.LedgerID != parent.LedgerID || r.Enrolled {
+		t.Errorf("of the agent's own: %+v", r)
+	}
+	if e := single(t, s); e.Waiting == nil || e.SessionID != "parents" {
+		t.Errorf("%+v", e)
+	}
+}
