@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/sessionledger/ledger/ledgertest"
 )
@@ -224,7 +225,8 @@ func TestABirthThatItsLauncherLeftGetsAllFields(t *testing.T) {
 		t.Run(by, func(t *testing.T) {
 			step := enrolStep{Root: filepath.Join(t.TempDir(), "ledger"), Runtime: hookless + "born" + by}
 			s := openStep(t, step)
-			birth, err := s.Create(t.Context(), Entry{Runtime: step.Runtime, EnrolledBy: EnrolledByShim}, BeginCreate(deadProcess()))
+			began := s.now().Add(-time.Hour) // which is written once
+			birth, err := s.Create(t.Context(), Entry{Runtime: step.Runtime, EnrolledBy: EnrolledByShim, StartedAt: began}, BeginCreate(deadProcess()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -238,9 +240,10 @@ func TestABirthThatItsLauncherLeftGetsAllFields(t *testing.T) {
 			alone := openStep(t, step)
 			deliver(t, alone, step.Runtime, pids["hook"], firstWord)
 			got, want := single(t, s), single(t, alone)
-			if got.LedgerID != birth.LedgerID || got.PID != pids["agent"] || got.Lease != nil || got.RepoRoot != repo || got.EnrolledBy != EnrolledByShim {
+			if got.LedgerID != birth.LedgerID || got.PID != pids["agent"] || got.Lease != nil || got.RepoRoot != repo || got.EnrolledBy != EnrolledByShim || !got.StartedAt.Equal(began) {
 				t.Errorf("%+v", got)
 			}
+			want.StartedAt = began
 			sameSession(t, "a birth bound by the "+by, got, want)
 			checkLedger(t, s.root)
 		})
