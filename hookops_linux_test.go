@@ -254,29 +254,35 @@ func TestHookTriesABusyLockOnceMore(t *testing.T) {
 	t.Errorf("never let go: %v after %v", err, took)
 }
 
-// An agent in a person's pane is recorded with it by its first hook.
-func TestHookRecordsThePane(t *testing.T) {
-	b := newBed(t)
-	socket, note := filepath.Join(b.home, "own"), filepath.Join(b.home, "pid")
-	script := filepath.Join(b.home, "agent.sh")
-	putFile(t, script, "sleep 1000 &\necho $! > "+note+"\nwait\n")
+// paneAgent starts a claude in a person's pane, with a child that stands for its hook's
+// process. said are the pane, its pid, and the server's.
+func (b *bed) paneAgent() (hook int, said []string, socket string) {
+	b.t.Helper()
+	socket = filepath.Join(b.home, "own")
+	note, script := filepath.Join(b.home, "pid"), filepath.Join(b.home, "agent.sh")
+	putFile(b.t, script, "sleep 1000 &\necho $! > "+note+"\nwait\n")
 	out, err := exec.Command("tmux", "-S", socket, "-f", "/dev/null", "new-session", "-d", "-P", "-F", "#{pane_id} #{pane_pid} #{pid}",
 		"-s", "mine", "-n", "place", "-c", b.dir, "exec bash -c 'exec -a claude bash "+script+"'").CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v: %s", err, out)
+		b.t.Fatalf("%v: %s", err, out)
 	}
-	t.Cleanup(func() { endServer(t, socket) })
-	said := strings.Fields(string(out))
-	hook := 0
-	await(t, "the hook's process", func() bool {
+	b.t.Cleanup(func() { endServer(b.t, socket) })
+	await(b.t, "the hook's process", func() bool {
 		text, _ := os.ReadFile(note)
 		if !strings.HasSuffix(string(text), "\n") {
 			return false
 		}
-		hook = atoi(t, strings.TrimSpace(string(text)))
+		hook = atoi(b.t, strings.TrimSpace(string(text)))
 		args, _ := os.ReadFile("/proc/" + itoa(hook) + "/cmdline")
 		return strings.HasPrefix(string(args), "sleep\x00")
 	})
+	return hook, strings.Fields(string(out)), socket
+}
+
+// An agent in a person's pane is recorded with it by its first hook.
+func TestHookRecordsThePane(t *testing.T) {
+	b := newBed(t)
+	hook, said, socket := b.paneAgent()
 	deliver(t, b.s, "claude", hook, `{"hook_event_name":"SessionStart","session_id":"c-1"}`)
 	e := b.onlyRow()
 	if e.EnrolledBy != EnrolledByHook || e.PID != atoi(t, said[1]) || e.SessionID != "c-1" {
