@@ -420,3 +420,21 @@ exec sleep 1000`
 		t.Errorf("the row was\n%s\nand is\n%s", before, after)
 	}
 }
+
+// The agents above that a nested agent's first hook enrols with it have heard nothing: the
+// word, and the sign of life, are those of the one that the hook speaks for.
+func TestFirstHookOfANestedAgentSpeaksForItAlone(t *testing.T) {
+	s, home := treeStore(t)
+	env := treeEnv(home)
+	pids := growTree(t, shell("shell", env, agent("outer", "claude", env, shell("tool", env, agent("inner", "claude", env, shell("hook", env))))))
+	r := deliver(t, s, "claude", pids["hook"], `{"hook_event_name":"Notification","notification_type":"permission_prompt","session_id":"c-1","model":"opus"}`)
+	rows := rowsByID(t, s)
+	inner := rows[r.LedgerID]
+	outer := rows[inner.ParentLedgerID]
+	if len(rows) != 2 || inner.PID != pids["inner"] || inner.SessionID != "c-1" || inner.LastHeartbeatAt.IsZero() || inner.Model != "opus" {
+		t.Errorf("%d rows: %+v", len(rows), inner)
+	}
+	if outer.PID != pids["outer"] || outer.SessionID != "" || outer.Waiting != nil || !outer.LastHeartbeatAt.IsZero() || outer.Model != "" {
+		t.Errorf("the outer one: %+v", outer)
+	}
+}
