@@ -48,8 +48,9 @@ func TestAnAgentWhosePaneWasKilledIsAliveAndUnreachable(t *testing.T) {
 		t.Fatalf("before: %+v", st)
 	}
 	own("kill-pane", "-t", e.PaneID)
-	if got := b.s.probeMux(nil)(t.Context(), []Entry{e})[e.LedgerID]; got != MuxNone {
-		t.Fatalf("its server says %q of the pane", got)
+	l, err := (tmux.Server{Socket: e.Mux.Socket}).List(t.Context())
+	if err != nil || l.HasPane(serverID(e.PaneServer), e.PaneID) != tmux.Absent {
+		t.Fatalf("its server says that the pane is there: %v, %+v", err, l)
 	}
 	if st := b.status(e.LedgerID); st.Mux != MuxUnreachable || st.State != LivenessIdle && st.State != LivenessWorking {
 		t.Errorf("after: %s, %s, %s", st.Mux, st.State, st.Reason)
