@@ -146,6 +146,7 @@ func (s *Store) bear(ctx context.Context, row Entry, birth Event) (created Entry
 		}
 		// A new process makes its description stale, but this one is of that very process.
 		e.CPUTicks, e.ProcessDescribedAt = clonePtr(row.CPUTicks), row.ProcessDescribedAt
+		e.Waiting = clonePart(row.Waiting, func(w *Waiting) *unknown { return &w.unknown })
 		if e.StartedAt.IsZero() {
 			e.StartedAt = s.startedAt(birth.Process)
 		}

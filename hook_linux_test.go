@@ -805,3 +805,14 @@ func TestHookBelowAFork(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+// The hook that makes a row says there what it waits for.
+func TestFirstHookThatSaysThatItWaits(t *testing.T) {
+	s, _, pids := hookTree(t, "claude", nil)
+	for i := range 2 {
+		deliver(t, s, "claude", pids["hook"], `{"hook_event_name":"Notification","notification_type":"permission_prompt","session_id":"c-1"}`)
+		if e := single(t, s); e.Waiting == nil || e.Waiting.Kind != "permission" || e.LastHeartbeatAt.IsZero() {
+			t.Errorf("time %d: waits %+v, heartbeat at %s", i, e.Waiting, e.LastHeartbeatAt)
+		}
+	}
+}

@@ -32,7 +32,7 @@ type Killed struct {
 // from then on nothing restores the session, and a later reconcile finishes what was
 // interrupted. Then its processes are ended by identity (HUP, TERM, KILL, each with a
 // bounded wait), those too that carry the session's id without being a session of their
-// own; its uncommitted work is rescued; and the row is finished, on proof alone. A kill
+// own, or working for one; its uncommitted work is rescued; and the row is finished, on proof alone. A kill
 // that was interrupted is taken over once its lease is stale, and goes on.
 //
 // Before anything is written the error is [ErrUnknown] for a session whose processes
@@ -236,8 +236,8 @@ func (h *Host) seize(ctx context.Context, id string) (Entry, func(), error) {
 }
 
 // processesOf lists the processes that end with a session: its recorded and its launched
-// one, and whatever carries its id or its attempt, but sessions with a row of their own
-// and this very process. An environment that cannot be read hides a process that is not
+// one, and whatever carries its id or its attempt, but sessions with a row of their own,
+// what works for those, and this very process. An environment that cannot be read hides a process that is not
 // the session's: what proves its end is asked separately.
 func (s *Store) processesOf(ctx context.Context, e *Entry) ([]ProcessID, error) {
 	me, err := s.procs.self()
@@ -252,6 +252,15 @@ func (s *Store) processesOf(ctx context.Context, e *Entry) ([]ProcessID, error) 
 	if e.Restore != nil {
 		list = append(list, e.Restore.Launched)
 	}
+	spared := map[int]Answer{} // by pid: whether it is a session of another row
+	ofAnother := func(id ProcessID) bool {
+		known, ok := spared[id.PID]
+		if !ok {
+			known = s.claimedByOther(e, processClaim(id))
+			spared[id.PID] = known
+		}
+		return known != No
+	}
 	carriers, _ := p.carrying(envID, e.LedgerID)
 	if e.Lease != nil {
 		bearers, _ := p.carrying(envAttempt, e.Lease.Attempt)
@@ -262,11 +271,26 @@ func (s *Store) processesOf(ctx context.Context, e *Entry) ([]ProcessID, error) 
 		if !ok || c.Same(me) || isTmuxServer(q) {
 			continue // a server may hold a person's other sessions; what it runs for this one is listed
 		}
-		if s.claimedByOther(e, processClaim(c)) == No {
+		if !ofAnother(c) && !p.belowAnother(c, e.Process(), ofAnother) {
 			list = append(list, c)
 		}
 	}
 	return list, nil
+}
+
+// belowAnother reports whether a process works for an agent between it and the session's own
+// process for which ofAnother holds: that one's tools inherit the session's id.
+func (p *pass) belowAnother(c, own ProcessID, ofAnother func(ProcessID) bool) bool {
+	cs := p.candidates()
+	for above := range p.snap.Ancestors(c.PID) {
+		if p.identity(above).Same(own) {
+			return false
+		}
+		if i, isAgent := p.at[above.PID]; isAgent && ofAnother(cs[i].process) {
+			return true
+		}
+	}
+	return false
 }
 
 // near lists the processes that still sit in the session's folder. The tmux server that was

@@ -556,3 +556,31 @@ func TestKillFromInsideThePane(t *testing.T) {
 	b.gone(e.Process())
 	await(t, "the row's end", func() bool { return b.get(e.LedgerID).Phase == PhaseFinished })
 }
+
+// A nested agent with a row of its own survives the kill of the session around it, and so do
+// its tools, which inherit that session's id.
+func TestKillSparesTheToolsOfANestedAgent(t *testing.T) {
+	s, home := treeStore(t)
+	id := "claude-20260101T000000Z-000001"
+	marked := append(treeEnv(home), envID+"="+id)
+	pids := growTree(t, shell("shell", treeEnv(home),
+		agent("agent", "claude", marked, shell("own tool", marked), agent("nested", "codex", marked, shell("tool", marked)))))
+	mustEnrol(t, s, pids["nested"], nil)
+	identify := func(name string) ProcessID {
+		t.Helper()
+		p, err := s.procs.identify(pids[name])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	own, nested, tool := identify("own tool"), identify("nested"), identify("tool")
+	if _, err := (&Host{Store: s}).Kill(t.Context(), id, KillOptions{End: quick}); err != nil {
+		t.Fatal(err)
+	}
+	for p, want := range map[ProcessID]Verdict{own: Gone, nested: Running, tool: Running} {
+		if got := s.procs.verdict(p); got != want {
+			t.Errorf("process %d is %s, want %s", p.PID, got, want)
+		}
+	}
+}
