@@ -17,7 +17,7 @@ import (
 // agent's hook runs.
 type HookOptions struct {
 	PID  int           // the hook's process; 0: this one. The session is looked for above it
-	Wait time.Duration // for all locks of the hook together; 0: 600 ms
+	Wait time.Duration // for all locks of the hook together, for one of them 500 ms twice at most; 0: 600 ms
 }
 
 // HookResult says what a hook did to the record.

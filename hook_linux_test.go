@@ -596,7 +596,7 @@ func TestHookAndABusyLock(t *testing.T) {
 		t.Errorf("%v after %v", err, took)
 	}
 	unlock = hold()
-	time.AfterFunc(400*time.Millisecond, unlock) // after the first try of a wait of half a minute: in the first half
+	time.AfterFunc(400*time.Millisecond, unlock) // in the first half of the wait
 	if _, err := HandleHook(t.Context(), s, "claude", strings.NewReader(`{"hook_event_name":"Stop"}`), HookOptions{PID: pids["hook"], Wait: patience}); err != nil {
 		t.Error(err)
 	}
