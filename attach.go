@@ -48,7 +48,7 @@ func (h *Host) attachCommand(ctx context.Context, e Entry) (Command, error) {
 	if e.Mux.Kind != MuxTmux || e.Mux.Socket == "" {
 		return AttachCommand(e)
 	}
-	if here, _ := splitTMUX(os.Getenv("TMUX")); sameFile(here, e.Mux.Socket) {
+	if here, server := splitTMUX(os.Getenv("TMUX")); sameFile(here, e.Mux.Socket) && h.Store.mayBeBelow(server) {
 		return Command{}, fmt.Errorf("ledger: attach %q: %w: this terminal is in its tmux server already, where the session is called %q", e.LedgerID, ErrIllegal, e.Mux.Target)
 	}
 	if e.PaneID == "" || e.PaneServer.IsZero() {
@@ -63,12 +63,26 @@ func (h *Host) attachCommand(ctx context.Context, e Entry) (Command, error) {
 	if !ok {
 		return Command{}, fmt.Errorf("ledger: attach %q: %w: its pane %s is not in the tmux server that answers", e.LedgerID, ErrUnknown, e.PaneID)
 	}
-	e.Mux.Target = pane.Session
-	c, err := AttachCommand(e)
-	if err == nil && srv.Binary != "" {
-		c.Argv[0] = srv.Binary
+	argv, err := srv.AttachPaneArgs(pane.ID)
+	if err != nil {
+		return Command{}, fmt.Errorf("ledger: attach %q: %w", e.LedgerID, err)
 	}
-	return c, err
+	return tmuxAttach(e, argv), nil
+}
+
+// mayBeBelow reports whether this process may run below another: a terminal that an editor
+// opens inherits the variable of the pane that the editor was started from, and is not in it.
+func (s *Store) mayBeBelow(pid int) bool {
+	p, err := s.chainPass(os.Getpid())
+	if err != nil {
+		return true
+	}
+	for above := range p.snap.Ancestors(os.Getpid()) {
+		if above.PID == pid {
+			return true
+		}
+	}
+	return false
 }
 
 // Reopen makes sure that the session runs where it can be attached to, and returns the row
@@ -80,7 +94,7 @@ func (h *Host) Reopen(ctx context.Context, id string, opts AttachOptions) (Entry
 	}
 	e, st := sess.Entry, sess.Status
 	if !e.IsOpen() || st.State == LivenessOrphaned && e.SessionID == "" {
-		if next, running, err := h.Store.resuming(ctx, id, ""); err == nil && running {
+		if next, err := h.Store.successor(ctx, id); err == nil && next != "" {
 			return h.Reopen(ctx, next, opts)
 		}
 	}
@@ -128,25 +142,25 @@ func (h *Host) resume(ctx context.Context, e Entry, opts AttachOptions) (Entry, 
 	return bound, nil
 }
 
-// AttachCommand is what a terminal runs to show a session that is in a multiplexer, at the
-// place that the row names: in the pane, where it is known, else in the session of that
-// name. It asks nothing and starts nothing, so that it can miss what was started anew since
-// the last sweep.
+// AttachCommand is what a terminal runs to show a session that is in a multiplexer, by the
+// name that the row has of its tmux session. It asks nothing and starts nothing: where a
+// person has renamed that session since the last sweep it finds nothing, or another.
+// [Host.Attach] goes by the pane.
 func AttachCommand(e Entry) (Command, error) {
 	switch {
 	case e.Mux.Kind == MuxTmux && e.Mux.Socket != "" && e.Mux.Target != "":
-		srv := tmux.Server{Socket: e.Mux.Socket}
-		attach := func() ([]string, error) { return srv.AttachArgs(e.Mux.Target) }
-		if e.PaneID != "" {
-			attach = func() ([]string, error) { return srv.AttachPaneArgs(e.PaneID) } // a person may have renamed its session
-		}
-		argv, err := attach()
+		// Not by the pane: its id may be another's in a server that was started anew.
+		argv, err := tmux.Server{Socket: e.Mux.Socket}.AttachArgs(e.Mux.Target)
 		if err != nil {
 			return Command{}, fmt.Errorf("ledger: attach %q: %w", e.LedgerID, err)
 		}
-		return Command{Argv: argv, Dir: e.Cwd, Env: map[string]string{}, Unset: []string{"TMUX", "TMUX_PANE"}}, nil
+		return tmuxAttach(e, argv), nil
 	case e.Mux.Kind == MuxDtach && e.Mux.Socket != "":
 		return Command{Argv: []string{"dtach", "-a", e.Mux.Socket}, Dir: e.Cwd, Env: map[string]string{}, Unset: []string{}}, nil
 	}
 	return Command{}, fmt.Errorf("ledger: attach %q: %w: it is in no multiplexer that is known", e.LedgerID, ErrIllegal)
+}
+
+func tmuxAttach(e Entry, argv []string) Command {
+	return Command{Argv: argv, Dir: e.Cwd, Env: map[string]string{}, Unset: []string{"TMUX", "TMUX_PANE"}}
 }

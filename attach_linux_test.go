@@ -162,3 +162,59 @@ func TestSweepListsEachServerOnce(t *testing.T) {
 		}
 	}
 }
+
+// AttachCommand asks nobody, so that it does not go by a pane's id: a server that was started
+// anew gives it to another's.
+func TestAttachCommandShowsNoStranger(t *testing.T) {
+	b := newBed(t)
+	srv := tmux.Server{Socket: filepath.Join(b.home, "s"), Config: os.DevNull}
+	t.Cleanup(func() { endServer(t, srv.Socket) })
+	sleep := tmux.Start{Command: []string{"sleep", "1000"}}
+	agent, err := srv.NewSession(t.Context(), tmux.SessionOptions{Name: "agent", Start: sleep})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := srv.KillServer(t.Context(), agent.Server); err != nil {
+		t.Fatal(err)
+	}
+	stranger, err := srv.NewSession(t.Context(), tmux.SessionOptions{Name: "stranger", Start: sleep})
+	if err != nil || stranger.ID != agent.ID {
+		t.Fatalf("%+v, %v", stranger, err)
+	}
+	c, err := AttachCommand(Entry{LedgerID: "claude-1", Mux: Mux{Kind: MuxTmux, Socket: srv.Socket, Target: "agent"}, PaneID: agent.ID, PaneServer: self(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := shownBy(t, c); !strings.HasPrefix(got, "none") {
+		t.Errorf("session %s is shown", got)
+	}
+}
+
+// TMUX is inherited by what has left the pane, too: only below the server is one inside it.
+func TestAttachWithATMUXThatWasInherited(t *testing.T) {
+	b := newBed(t)
+	e := b.launch(LaunchOptions{Runtime: "claude"})
+	t.Setenv("TMUX", e.Mux.Socket+","+itoa(e.PaneServer.PID)+",0")
+	if _, err := b.h.attachCommand(t.Context(), e); err != nil {
+		t.Error(err)
+	}
+}
+
+// The one that took a session up may have been taken up in its turn, however it ended. Rows
+// that name each other, as nothing here writes them, lead nowhere.
+func TestSuccessorOfASuccessor(t *testing.T) {
+	s := newStore(t, nil)
+	live, _ := enrolled(t, s, Entry{LedgerID: "claude-3", ResumedFrom: "claude-2"})
+	for id, from := range map[string]string{"claude-1": "", "claude-2": "claude-1", "claude-8": "claude-9", "claude-9": "claude-8"} {
+		e, cmd := enrolled(t, s, Entry{LedgerID: id, ResumedFrom: from})
+		endProcess(cmd)
+		if id < "claude-8" {
+			apply(t, s, id, Finish(e.Process().Key(), "over"))
+		}
+	}
+	for id, want := range map[string]string{"claude-1": live.LedgerID, "claude-2": live.LedgerID, "claude-3": "", "claude-8": "", "claude-9": ""} {
+		if got, err := s.successor(t.Context(), id); err != nil || got != want {
+			t.Errorf("of %s: %q, %v", id, got, err)
+		}
+	}
+}

@@ -266,12 +266,13 @@ func (s *Store) processesOf(ctx context.Context, e *Entry) ([]ProcessID, error) 
 		bearers, _ := p.carrying(envAttempt, e.Lease.Attempt)
 		carriers = append(carriers, bearers...)
 	}
+	carries := func(id ProcessID) bool { return slices.ContainsFunc(carriers, id.Same) }
 	for _, c := range carriers {
 		q, ok := p.snap.Get(c.PID)
 		if !ok || c.Same(me) || isTmuxServer(q) {
 			continue // a server may hold a person's other sessions; what it runs for this one is listed
 		}
-		if !ofAnother(c) && !p.belowAnother(c, e.Process(), ofAnother) {
+		if !ofAnother(c) && !p.belowAnother(c, e.Process(), func(id ProcessID) bool { return carries(id) && ofAnother(id) }) {
 			list = append(list, c)
 		}
 	}

@@ -584,3 +584,32 @@ func TestKillSparesTheToolsOfANestedAgent(t *testing.T) {
 		}
 	}
 }
+
+// An outer agent that reaps orphans, as pid 1 of a container does, is no agent between a
+// killed session and what that left behind: it does not carry the session's id.
+func TestKillEndsWhatAnOuterAgentReaps(t *testing.T) {
+	s, home := treeStore(t)
+	id := "codex-20260101T000000Z-000001"
+	env := treeEnv(home)
+	marked := append(slices.Clone(env), envID+"="+id)
+	pids := growTree(t, agent("outer", "claude", env, shell("left", marked), agent("own", "codex", marked)))
+	mustEnrol(t, s, pids["outer"], nil)
+	mustEnrol(t, s, pids["own"], nil)
+	verdicts := map[string]Verdict{"outer": Running, "left": Gone, "own": Gone}
+	before := map[string]ProcessID{}
+	for name := range verdicts {
+		p, err := s.procs.identify(pids[name])
+		if err != nil {
+			t.Fatal(err)
+		}
+		before[name] = p
+	}
+	if _, err := (&Host{Store: s}).Kill(t.Context(), id, KillOptions{End: quick}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range verdicts {
+		if got := s.procs.verdict(before[name]); got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+}

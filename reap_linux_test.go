@@ -290,3 +290,16 @@ func TestReapWaitsForARunningSweep(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A runtime folder that cannot be read, as of another user, keeps nothing from being reaped.
+func TestReapWithARuntimeFolderThatCannotBeRead(t *testing.T) {
+	s := reapStore(t)
+	born(t, s, "other")
+	deadSocket(t, s, "dead")
+	run := t.TempDir()
+	t.Setenv("XDG_RUNTIME_DIR", run)
+	putFile(t, filepath.Join(run, "agent-sessions"), "")
+	if rep, err := Reap(t.Context(), s, ReapOptions{}); err != nil || len(rep.Reaped) != 1 {
+		t.Errorf("%+v, %v", rep, err)
+	}
+}

@@ -62,3 +62,32 @@ func (s *Store) resuming(ctx context.Context, from, not string) (id string, deci
 	}
 	return id, false, nil
 }
+
+// successor finds the running session that took a session up, or one that did in its turn.
+func (s *Store) successor(ctx context.Context, id string) (string, error) {
+	after := map[string][]Entry{}
+	for e, err := range s.Entries(ctx) {
+		var damaged *DamagedError
+		if err != nil && !errors.As(err, &damaged) {
+			return "", err
+		}
+		if err == nil && e.ResumedFrom != "" {
+			after[e.ResumedFrom] = append(after[e.ResumedFrom], e)
+		}
+	}
+	seen := map[string]bool{id: true}
+	for next := []string{id}; len(next) > 0; next = next[1:] {
+		for _, e := range after[next[0]] {
+			if seen[e.LedgerID] {
+				continue
+			}
+			seen[e.LedgerID] = true
+			creating := e.Lease != nil && e.Lease.Op == OpCreate
+			if p := e.Process(); e.IsOpen() && !creating && !p.IsZero() && s.procs.verdict(p) != Gone {
+				return e.LedgerID, nil
+			}
+			next = append(next, e.LedgerID)
+		}
+	}
+	return "", nil
+}

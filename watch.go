@@ -205,8 +205,7 @@ func (w *watcher) look(name string, say func(Change) bool, quiet bool) error {
 	case err != nil:
 		return err
 	case r.err != nil:
-		was.unwatch()
-		w.rows[name] = watched{entry: was.entry, damaged: true}
+		w.rows[name] = watched{entry: was.entry, damaged: true, process: was.process, stop: was.stop}
 		if was.damaged || quiet {
 			return nil
 		}
@@ -247,7 +246,7 @@ func (w *watcher) follow(name string, was watched, e Entry) watched {
 	switch {
 	case e.IsOpen() && p.Same(was.process):
 		now.process, now.stop = was.process, was.stop
-	case e.IsOpen() && w.s.procs.verdict(p) != Unknown:
+	case e.IsOpen() && w.exitIsNews(&e, p):
 		was.unwatch()
 		now.process, now.stop = p, w.await(name, p)
 	default:
@@ -255,6 +254,13 @@ func (w *watcher) follow(name string, was watched, e Entry) watched {
 	}
 	w.rows[name] = now
 	return now
+}
+
+// exitIsNews reports whether an exit of a process can be told of: that of a frozen or
+// archived row, which is gone before it is seen, is how it ought to be.
+func (w *watcher) exitIsNews(e *Entry, p ProcessID) bool {
+	v := w.s.procs.verdict(p)
+	return v == Running || v == Gone && e.Phase == PhaseLive
 }
 
 // await sends to exits once the process is gone.

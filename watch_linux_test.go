@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -284,4 +285,42 @@ func TestWatchTellsOfWhatEndedBefore(t *testing.T) {
 	if !told[e.LedgerID] || !told[old] {
 		t.Errorf("told of %v", told)
 	}
+}
+
+// An exit is told once, also of a row that cannot be read for a while, and not of a frozen
+// session, whose process is meant to be gone.
+func TestWatchTellsAnExitOnce(t *testing.T) {
+	s := newStore(t, nil)
+	e, cmd := enrolled(t, s, Entry{})
+	endProcess(cmd)
+	const frozen = "claude-20200101T000000Z-000001"
+	writeLegacyRow(t, s, frozen, map[string]any{"phase": "frozen", "pid": e.PID, "pidStartTicks": 1, "bootId": "00000000-0000-4000-8000-000000000000"})
+	path := s.path(dirSessions, e.LedgerID+rowExtension)
+	whole := readFile(t, path)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var kinds []ChangeKind
+	for c, err := range s.Watch(ctx) {
+		if err != nil || c.ID != e.LedgerID {
+			t.Fatalf("%+v, %v", c, err)
+		}
+		kinds = append(kinds, c.Kind)
+		switch len(kinds) {
+		case 1:
+			putFile(t, path, whole[:20])
+		case 2:
+			putFile(t, path, whole)
+		case 3:
+			if _, err := s.Update(ctx, e.LedgerID, func(e *Entry) error { e.TaskID = "last"; return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.Entry.TaskID == "last" {
+			break
+		}
+	}
+	if kinds[0] != ChangeExited || slices.Contains(kinds[1:], ChangeExited) {
+		t.Errorf("%v", kinds)
+	}
+	os.Remove(s.path(dirSessions, frozen+rowExtension)) // it has no capture
 }

@@ -67,9 +67,9 @@ type ServerID struct {
 
 // see adds what /proc shows of the process now. Where the server is in another pid
 // namespace, a stranger can have its pid here: tmux calls its processes by its program's
-// name and a colon.
+// name and a colon, as far as the 15 bytes go that the kernel keeps.
 func (id *ServerID) see() {
-	if st, p := readStat(id.PID); p == Present && strings.Contains(st.name, ":") {
+	if st, p := readStat(id.PID); p == Present && (strings.Contains(st.name, ":") || len(st.name) == 15) {
 		id.StartTicks = st.ticks
 	}
 }

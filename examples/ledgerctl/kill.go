@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sessionledger/ledger"
@@ -72,6 +73,7 @@ func (a *app) act(ctx context.Context, args []string, all bool, do func(h *ledge
 		}()
 	}
 	failed := 0
+	var unsaid error // the others are at work: their leases would be left behind
 	for _, t := range targets {
 		idle := a.busy(a.command + " " + plain(t.id))
 		<-t.done
@@ -82,11 +84,13 @@ func (a *app) act(ctx context.Context, args []string, all bool, do func(h *ledge
 		if t.err != nil {
 			failed++
 		}
-		if err := a.report(t.id, t.err, len(targets) > 1 || a.json); err != nil {
-			return err
+		if err := a.report(t.id, t.err, len(targets) > 1 || a.json); unsaid == nil {
+			unsaid = err
 		}
 	}
 	switch {
+	case unsaid != nil:
+		return unsaid
 	case failed == 0:
 		return nil
 	case len(targets) == 1:
@@ -117,6 +121,9 @@ func (a *app) targets(ctx context.Context, s *ledger.Store, named []string) (lis
 		e, err := a.one(ctx, s, []string{id})
 		if err == nil {
 			id = e.LedgerID
+		}
+		if slices.ContainsFunc(list, func(t *target) bool { return t.id == id }) {
+			continue
 		}
 		list = append(list, newTarget(id, err))
 	}

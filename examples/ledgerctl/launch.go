@@ -39,7 +39,8 @@ func launch(ctx context.Context, a *app, flags *flag.FlagSet) func([]string) err
 			return h.Exec(ctx, opts)
 		}
 		e, err := h.Launch(ctx, opts)
-		if err != nil && !ask && e.LedgerID == "" && ctx.Err() == nil && !errors.Is(err, ledger.ErrInvalid) {
+		if err != nil && !ask && e.LedgerID == "" && ctx.Err() == nil && !errors.Is(err, ledger.ErrInvalid) &&
+			!errors.Is(err, ledger.ErrUnknown) && !errors.Is(err, ledger.ErrNotFound) && !errors.Is(err, ledger.ErrKillIntended) { // killed meanwhile
 			// Nothing of it is left, and nobody asked for hosting: the ledger keeps no one
 			// from working.
 			a.note("not hosted: %s", plain(err.Error()))

@@ -116,7 +116,7 @@ func (a *app) run(ctx context.Context, args []string) error {
 	case errors.Is(err, flag.ErrHelp), err == nil && len(args) > 0 && args[0] == "help":
 		a.overview(a.helpOut(), flags)
 		return nil
-	case err != nil && slices.Contains(args, "hook"):
+	case err != nil && flags.Arg(0) == "hook":
 		return nil // see hook
 	case err != nil:
 		return fmt.Errorf("%w: %w", errUsage, err)
