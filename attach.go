@@ -135,7 +135,7 @@ func (h *Host) resume(ctx context.Context, e Entry, opts AttachOptions) (Entry, 
 	}
 	// The lost session gives its conversation up, and the new one takes it: two writes, in
 	// this order each safe to be the last.
-	bound, err := h.Store.bindConversation(ctx, next, conversation{id: e.SessionID, path: e.TranscriptPath, source: fromLaunch})
+	bound, err := h.Store.bindConversation(context.WithoutCancel(ctx), next, conversation{id: e.SessionID, path: e.TranscriptPath, source: fromLaunch})
 	if err != nil && !errors.Is(err, ErrConversationHeld) {
 		return next, err
 	}

@@ -212,6 +212,12 @@ func TestSuccessorOfASuccessor(t *testing.T) {
 			apply(t, s, id, Finish(e.Process().Key(), "over"))
 		}
 	}
+	// One that is lost can be taken up itself.
+	gone, cmd := enrolled(t, s, Entry{LedgerID: "claude-6", ResumedFrom: "claude-5", SessionID: "c"})
+	endProcess(cmd)
+	if got, err := s.successor(t.Context(), "claude-5"); err != nil || got != gone.LedgerID {
+		t.Errorf("a lost one: %q, %v", got, err)
+	}
 	for id, want := range map[string]string{"claude-1": live.LedgerID, "claude-2": live.LedgerID, "claude-3": "", "claude-8": "", "claude-9": ""} {
 		if got, err := s.successor(t.Context(), id); err != nil || got != want {
 			t.Errorf("of %s: %q, %v", id, got, err)

@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/sessionledger/ledger/internal/procscan"
 )
 
 // KillOptions say how a session is killed. The zero value is the default.
@@ -76,25 +78,31 @@ func (h *Host) Kill(ctx context.Context, id string, opts KillOptions) (Killed, e
 	return Killed{Entry: e}, &UnfinishedKillError{ID: id, Err: err}
 }
 
-// endsWith reports whether this process's terminal ends with a session's process: that is
-// the first one on it, as in a pane.
+// endsWith reports whether this process's terminal ends with a session's process, which is
+// the first one on its own, as in a pane: it is the same, or one that was opened below that
+// process, by script(1) or an editor.
 func (s *Store) endsWith(e *Entry) bool {
 	pid := os.Getpid()
 	p, err := s.chainPass(pid)
 	if err != nil {
 		return false
 	}
-	first, ok := p.snap.Get(pid)
-	if !ok || first.TTY == 0 {
+	me, ok := p.snap.Get(pid)
+	if !ok || me.TTY == 0 {
 		return false
 	}
+	var below procscan.Proc // the session's, once it was met
 	for above := range p.snap.Ancestors(pid) {
-		if above.TTY != first.TTY {
-			break
+		switch {
+		case below.PID != 0:
+			return below.TTY != above.TTY
+		case p.identity(above).Same(e.Process()):
+			if below = above; below.TTY == 0 {
+				return false
+			}
 		}
-		first = above
 	}
-	return p.identity(first).Same(e.Process())
+	return below.PID != 0
 }
 
 // outOfSight says why nothing can be said here of a row's processes; "" is that something

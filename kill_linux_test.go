@@ -552,6 +552,17 @@ func TestKillFromInsideThePane(t *testing.T) {
 	if now := b.get(e.LedgerID); !now.KillIntentAt.IsZero() || now.Lease != nil || now.Phase != PhaseLive {
 		t.Errorf("%+v", now)
 	}
+	if _, err := exec.LookPath("script"); err == nil { // a terminal below it ends with it too
+		os.Remove(said)
+		b.say(e, "/spawn script -qec '"+kill+"' /dev/null > "+said+" 2>&1; echo status $? >> "+said)
+		await(t, "its answer", func() bool {
+			text, _ := os.ReadFile(said)
+			return strings.Contains(string(text), "status ")
+		})
+		if now := b.get(e.LedgerID); !now.KillIntentAt.IsZero() || now.Phase != PhaseLive {
+			t.Errorf("from a terminal below: %+v, %s", now, readFile(t, said))
+		}
+	}
 	b.say(e, "/spawn setsid "+kill)
 	b.gone(e.Process())
 	await(t, "the row's end", func() bool { return b.get(e.LedgerID).Phase == PhaseFinished })

@@ -86,7 +86,7 @@ func (h *Host) Launch(ctx context.Context, opts LaunchOptions) (Entry, error) {
 		return l.undo(ctx, err)
 	}
 	h.after("started")
-	now, err := l.described(ctx)
+	now, err := l.described(context.WithoutCancel(ctx))
 	if err == nil && !now.KillIntentAt.IsZero() {
 		return l.undo(ctx, fmt.Errorf("ledger: launch: %w", ErrKillIntended)) // by somebody who did not wait for the birth
 	}
@@ -307,7 +307,9 @@ func (l *launching) start(ctx context.Context) error {
 		return err
 	}
 	l.h.after("opened")
-	return l.awaitAgent(ctx)
+	// Behind its gate it is the agent, which may have spoken to the ledger already: who
+	// interrupts the launch now does not take that back.
+	return l.awaitAgent(context.WithoutCancel(ctx))
 }
 
 // errEnded says that an agent ran and is gone again: it is no launch that failed.

@@ -478,3 +478,24 @@ func TestCommandThatRunsLateStaysAtItsGate(t *testing.T) {
 		t.Errorf("rows: %v", rows)
 	}
 }
+
+// Behind its gate a carrier is the agent: who interrupts the launch then does not take that
+// back, since the agent may have spoken to the ledger already.
+func TestLaunchThatIsInterruptedBehindTheGate(t *testing.T) {
+	b := newBed(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	b.h.step = func(step string) {
+		if step == "opened" {
+			cancel()
+		}
+	}
+	e, err := b.h.Launch(ctx, LaunchOptions{Runtime: "claude", Dir: b.dir, Wait: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer endServer(t, e.Mux.Socket)
+	if now := b.get(e.LedgerID); now.Phase != PhaseLive || now.Lease != nil || b.s.procs.verdict(now.Process()) != Running {
+		t.Errorf("%+v", now)
+	}
+}

@@ -213,7 +213,11 @@ func (r *reaper) reap(ctx context.Context, id string) {
 		}
 		return
 	}
-	if !r.over(id, row) || !ours(list, id) {
+	if !r.over(id, row) {
+		return
+	}
+	if !ours(list, id) {
+		r.rep.Spared = append(r.rep.Spared, Spared{id, "somebody is attached to its server, or has opened a window there"})
 		return
 	}
 	if why := r.busy(ctx, list.Server, row, id); why != "" {

@@ -63,7 +63,8 @@ func (s *Store) resuming(ctx context.Context, from, not string) (id string, deci
 	return id, false, nil
 }
 
-// successor finds the running session that took a session up, or one that did in its turn.
+// successor finds the running session that took a session up, or one that did in its turn;
+// else one of them that could be taken up itself.
 func (s *Store) successor(ctx context.Context, id string) (string, error) {
 	after := map[string][]Entry{}
 	for e, err := range s.Entries(ctx) {
@@ -75,7 +76,7 @@ func (s *Store) successor(ctx context.Context, id string) (string, error) {
 			after[e.ResumedFrom] = append(after[e.ResumedFrom], e)
 		}
 	}
-	seen := map[string]bool{id: true}
+	lost, seen := "", map[string]bool{id: true}
 	for next := []string{id}; len(next) > 0; next = next[1:] {
 		for _, e := range after[next[0]] {
 			if seen[e.LedgerID] {
@@ -86,8 +87,11 @@ func (s *Store) successor(ctx context.Context, id string) (string, error) {
 			if p := e.Process(); e.IsOpen() && !creating && !p.IsZero() && s.procs.verdict(p) != Gone {
 				return e.LedgerID, nil
 			}
+			if e.IsOpen() && !creating && e.SessionID != "" {
+				lost = e.LedgerID
+			}
 			next = append(next, e.LedgerID)
 		}
 	}
-	return "", nil
+	return lost, nil
 }

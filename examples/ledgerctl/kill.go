@@ -79,6 +79,9 @@ func (a *app) act(ctx context.Context, args []string, all bool, do func(h *ledge
 		<-t.done
 		idle()
 		for _, line := range t.notes {
+			if len(targets) > 1 {
+				line = plain(t.id) + ": " + line
+			}
 			a.note("%s", line)
 		}
 		if t.err != nil {

@@ -96,7 +96,13 @@ func scripted(runtime string, args []string) bool {
 		own = []string{"run"}
 	}
 	own = append(own, "-p", "--print", "--prompt", "--version", "-v", "-V", "--help", "-h")
-	return slices.ContainsFunc(args, func(arg string) bool { return slices.Contains(own, arg) })
+	if i := slices.Index(args, "--"); i >= 0 {
+		args = args[:i]
+	}
+	return slices.ContainsFunc(args, func(arg string) bool {
+		name, _, _ := strings.Cut(arg, "=")
+		return slices.Contains(own, name)
+	})
 }
 
 // onTerminal reports whether a command is to be hosted: a person is there to look at it,

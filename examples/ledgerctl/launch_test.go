@@ -45,7 +45,7 @@ func TestLaunchThatLeftARowIsNoUnknown(t *testing.T) {
 func TestScriptedAgentsAreRunDirectly(t *testing.T) {
 	for line, want := range map[string]bool{
 		"claude": false, "claude --model x": false, "claude -p hi": true, "gemini --prompt hi": true, "claude --version": true,
-		"codex exec hi": true, "codex -m o3": false, "opencode run hi": true, "opencode": false, "aider -m hi": true, "amp -x hi": true, "claude exec": false,
+		"codex exec hi": true, "codex -m o3": false, "opencode run hi": true, "opencode": false, "aider -m hi": true, "amp -x hi": true, "gemini --prompt=hi": true, "claude -- -p": false, "claude exec": false,
 	} {
 		argv := strings.Fields(line)
 		if got := scripted(argv[0], argv[1:]); got != want {

@@ -141,26 +141,26 @@ func (f file) dress(d *durable.Dir, tag string) error {
 	if err != nil {
 		return err
 	}
+	staged := ""
 	for _, t := range temps {
-		if t.Tag != tag {
-			if strings.HasPrefix(t.Tag, tagPrefix) {
-				_ = d.Remove(t.Name)
-			}
-			continue
+		switch {
+		case t.Tag == tag:
+			staged = t.Name
+		case strings.HasPrefix(t.Tag, tagPrefix):
+			_ = d.Remove(t.Name)
 		}
-		w, err := os.OpenFile(filepath.Join(d.Path(), t.Name), os.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		defer w.Close()
-		if err := own(w, f.info); err != nil {
-			return err
-		}
-		// After the owner, a change of which clears bits.
-		if err := w.Chmod(f.info.Mode().Perm()); err != nil {
-			return err
-		}
-		return w.Sync()
 	}
-	return &fs.PathError{Op: "stage", Path: f.target, Err: fs.ErrNotExist}
+	w, err := os.OpenFile(filepath.Join(d.Path(), staged), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if err := own(w, f.info); err != nil {
+		return err
+	}
+	// After the owner, a change of which clears bits.
+	if err := w.Chmod(f.info.Mode().Perm()); err != nil {
+		return err
+	}
+	return w.Sync()
 }

@@ -238,7 +238,7 @@ func TestEditedTextIsReadAgain(t *testing.T) {
 func TestLeftoversOfAKilledInstallerGo(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "settings.json")
-	for _, name := range []string{"settings.json", ".tmp-settings-1f-2e", ".tmp-another-3d"} {
+	for _, name := range []string{"settings.json", ".tmp-settings-1f-2e", ".tmp-settings-0a-2e", ".tmp-settings-9d-2e", ".tmp-settings-5c-2e", ".tmp-another-3d"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("{}"), 0o600); err != nil {
 			t.Fatal(err)
 		}
