@@ -114,7 +114,7 @@ func TestKillServerOfAnotherPIDNamespace(t *testing.T) {
 func TestStartTicksAreTheServersOwn(t *testing.T) {
 	s := newServer(t)
 	p := start(t, s, "a")
-	for pid, known := range map[int]bool{p.Server.PID: true, p.PID: false, os.Getpid(): false} {
+	for pid, known := range map[int]bool{p.Server.PID: true, os.Getpid(): false, os.Getppid(): false} {
 		id := ServerID{PID: pid}
 		if id.see(); (id.StartTicks != 0) != known {
 			t.Errorf("%d: %+v", pid, id)
