@@ -108,10 +108,14 @@ func startNode(n node) *exec.Cmd {
 }
 
 // growTree starts a tree whose root has no parent but the system's first process, so that
-// what the test itself runs under tells nothing. It returns the pids by the nodes' names.
+// what the test itself runs under tells nothing, and in a folder of its own: a kill rescues
+// what is uncommitted where a session works. It returns the pids by the nodes' names.
 // At the end of the test every process of the tree has ended.
 func growTree(t *testing.T, root node) map[string]int {
 	t.Helper()
+	if root.Dir == "" {
+		root.Dir = t.TempDir()
+	}
 	pids, stop := startTree(root, true)
 	t.Cleanup(func() {
 		if err := stop(); err != nil {
