@@ -176,12 +176,19 @@ func (c *checker) claims() error {
 				return err
 			}
 			gone := c.s.procs.verdict(cl.process) == Gone
-			if by != e.LedgerID && !gone && c.holders[cl.kind+" "+cl.key] == e.LedgerID {
+			if by != e.LedgerID && !gone && c.holders[cl.kind+" "+cl.key] == e.LedgerID && c.stands(e) {
 				c.add(FindClaim, true, e.LedgerID, "its %s leads to %q", cl.kind, by)
 			}
 		}
 	}
 	return nil
+}
+
+// stands reports whether a row is still as it was read: a session that ends meanwhile has
+// given its claims up.
+func (c *checker) stands(e *Entry) bool {
+	now, _, err := c.s.lookUp(e.LedgerID)
+	return err == nil && now.err == nil && now.entry.Revision == e.Revision
 }
 
 // files checks the modes. It ends early with the context alone.
