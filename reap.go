@@ -89,7 +89,7 @@ func Reap(ctx context.Context, s *Store, opts ReapOptions) (ReapReport, error) {
 		s.logger.Warn("reap", "error", err) // of another user, for one: those under the root are reaped all the same
 	}
 	if sockets = append(sockets, far...); len(sockets) == 0 {
-		rep.Complete = true // there was nothing to compare with
+		rep.Complete = err == nil // there was nothing to compare with
 		return rep, nil
 	}
 	r := &reaper{s: s, opts: opts, rep: &rep, open: map[string]Entry{}}

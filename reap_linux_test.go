@@ -302,4 +302,7 @@ func TestReapWithARuntimeFolderThatCannotBeRead(t *testing.T) {
 	if rep, err := Reap(t.Context(), s, ReapOptions{}); err != nil || len(rep.Reaped) != 1 {
 		t.Errorf("%+v, %v", rep, err)
 	}
+	if rep, err := Reap(t.Context(), s, ReapOptions{}); err != nil || rep.Complete {
+		t.Errorf("called complete: %+v, %v", rep, err)
+	}
 }
